@@ -1,0 +1,131 @@
+"""Every extension point on one page: what to write to add a device, a proposer, a model, a store.
+
+A protocol has the fewest methods its users call. `ptxsearch.testing` ships a conformance test for
+each; a class need not inherit from anything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from ptxsearch.budget import Spend
+from ptxsearch.evaluation import Array, Built, Counters, Evaluation, Failure, Inputs, Outputs
+from ptxsearch.kernel import Kernel, Proposal
+from ptxsearch.record import Record
+from ptxsearch.tasks import Task, Workload
+from ptxsearch.tree import Node, TreeView
+
+__all__ = [
+    "LLM",
+    "AuditedDevice",
+    "Completion",
+    "Device",
+    "Evaluator",
+    "Message",
+    "Proposer",
+    "Store",
+]
+
+Message = Mapping[str, str]
+
+
+@runtime_checkable
+class Device(Protocol):
+    """Runs and times compiled kernels. It knows nothing of statuses: it reports what happened.
+
+    `source` is "measured" or "modelled". `run` poisons outputs and scratch, launches once and
+    returns what is there, or the first fault. `time` returns seconds of shape
+    (rounds, len(builts)), sides interleaved in random order, on the input sets that `run` has
+    seen for this workload. A kernel that fails while it is timed gives a Failure.
+    """
+
+    name: str
+    arch: str
+    source: Literal["measured", "modelled"]
+
+    def run(
+        self, built: Built, workload: Workload, inputs: Inputs, *, timeout: float
+    ) -> Outputs | Failure: ...
+
+    def time(self, builts: Sequence[Built], workload: Workload, rounds: int) -> Array | Failure: ...
+
+    def profile(self, built: Built, workload: Workload) -> Counters: ...
+
+
+@runtime_checkable
+class AuditedDevice(Device, Protocol):
+    """A device that keeps the outputs of some timed launches, chosen at random, for checking."""
+
+    def audit(self) -> Sequence[tuple[int, Inputs, Outputs]]:
+        """Since the last call: (index into `builts`, the inputs, the outputs it left)."""
+        ...
+
+
+@runtime_checkable
+class Evaluator(Protocol):
+    """Judges a kernel. `Pipeline(device)` does it for real, a `Recording` from measurements."""
+
+    def evaluate(
+        self,
+        task: Task,
+        kernel: Kernel,
+        *,
+        baseline: Kernel | None = None,
+        rival: Kernel | None = None,
+    ) -> Evaluation: ...
+
+
+@runtime_checkable
+class Proposer(Protocol):
+    """Suggests up to `n` children of a node. An empty list means: no more ideas for it."""
+
+    def propose(
+        self, view: TreeView, node: Node, n: int, rng: np.random.Generator
+    ) -> list[Proposal]: ...
+
+
+@dataclass(frozen=True)
+class Completion(Record):
+    """A model's answer: its text, why it ended (stop, length, content_filter), what it used."""
+
+    text: str
+    finish_reason: str = "stop"
+    usage: Spend = field(default_factory=Spend)
+    model: str = ""
+
+
+@runtime_checkable
+class LLM(Protocol):
+    """Completes a list of {"role", "content"} messages; `schema` asks for JSON of that shape."""
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Completion: ...
+
+
+@runtime_checkable
+class Store(Protocol):
+    """An append-only journal of events and a table of blobs by their sha256."""
+
+    def append(self, event: Mapping[str, Any]) -> int:
+        """The number of the event, once it is durable."""
+        ...
+
+    def events(self, since: int = 0) -> Iterator[Mapping[str, Any]]:
+        """The events numbered `since` and up, in order."""
+        ...
+
+    def put(self, blob: bytes) -> str:
+        """The sha256 under which `get` returns it."""
+        ...
+
+    def get(self, sha: str) -> bytes: ...
