@@ -1,0 +1,84 @@
+"""CUDA C++ to PTX by NVRTC in a bounded child."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptxsearch.errors import UsageError
+from ptxsearch.toolchain.diagnostics import errors, excerpt, first_message, scrub
+from ptxsearch.toolchain.find import Toolchain
+from ptxsearch.toolchain.prelude import NAME, Prepared
+from ptxsearch.toolchain.result import CompileFailure, Translated
+from ptxsearch.toolchain.sandbox import Job, Limits, Outcome, Sandbox
+
+OPTION = re.compile(
+    r"--?(use_fast_math|extra-device-vectorization|(fmad|ftz|prec-div|prec-sqrt)=(true|false)"
+    r"|maxrregcount=\d{1,3}|std=c\+\+(14|17|20)|device-as-default-execution-space)\Z"
+)
+_OUT_OF_MEMORY = re.compile(r"(out of memory|bad_alloc|MemoryError|[Mm]emory allocation failure)")
+
+
+def arguments(target: str, options: Sequence[str]) -> list[str]:
+    """NVRTC's options. Raises UsageError for one that is not among those allowed."""
+    for option in options:
+        if not OPTION.match(option):
+            raise UsageError(
+                f"NVRTC option {option!r} is not allowed",
+                "use --use_fast_math, --maxrregcount=N, --fmad=false, --std=c++20 and the like",
+            )
+    chosen = [f"--gpu-architecture={target.replace('sm_', 'compute_')}", "-lineinfo"]
+    if not any("std=" in option for option in options):
+        chosen.append("--std=c++17")
+    chosen.append(f"--pre-include={NAME}")
+    return [*chosen, *options]
+
+
+def translate(
+    source: Prepared,
+    argv: Sequence[str],
+    *,
+    toolchain: Toolchain,
+    sandbox: Sandbox,
+    limits: Limits,
+) -> Translated | CompileFailure:
+    """The PTX of a prepared source, or why there is none."""
+    job = Job("nvrtc", argv, tuple(map(str, toolchain.headers)), source.headers)
+    with sandbox.folder() as folder:
+        (folder / "kernel.cu").write_text(source.text)
+        outcome = sandbox.run(job, folder, limits)
+        log = scrub(read_log(folder), (folder, *toolchain.headers))
+        if outcome.code == 0:
+            # The job's folder would make every PTX unlike the last, and lead into this machine.
+            ptx = (folder / "kernel.ptx").read_text().replace(f"{folder}/", "")
+            return Translated(ptx, log)
+    beyond = exceeded("NVRTC", outcome, log, limits)
+    if beyond:
+        return CompileFailure("limits", beyond, log=log)
+    return CompileFailure(
+        "nvrtc", first_message(log), excerpt(source.text, errors(log)), log, "cuda"
+    )
+
+
+def read_log(folder: Path, most: int = 1 << 20) -> str:
+    """The first `most` bytes of the log in `folder`; empty where none was written."""
+    try:
+        with (folder / "log").open("rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def exceeded(tool: str, outcome: Outcome, log: str, limits: Limits) -> str:
+    """Which limit ended the job, in words; empty where it failed by itself."""
+    mend = "write simpler code or unroll less"
+    if outcome.late:
+        return f"{tool} did not end within {limits.wall:g} s; {mend}"
+    if outcome.code == -24 or (outcome.code == -9 and outcome.cpu >= limits.cpu - 1):
+        return f"{tool} used more than {limits.cpu} CPU seconds; {mend}"
+    if outcome.code in (-6, -9) or (outcome.code and _OUT_OF_MEMORY.search(log)):
+        return f"{tool} ran out of its {limits.memory / (1 << 30):g} GiB of memory; {mend}"
+    if outcome.code < 0:
+        return f"{tool} was ended by signal {-outcome.code}; change the construct it fails on"
+    return ""
