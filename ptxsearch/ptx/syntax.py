@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A declared register, `%r1`; `component` is x, y, z or w of a `.reg .v4`."""
+    """A declared register, `%r1`; `component` is x, y, z or w of a `.reg .v4`.
+
+    Operands of video instructions select bytes or halves: there it is b0, h1, h10, b7610, ...
+    """
 
     name: str
     component: str = ""
@@ -51,7 +54,10 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`[base+offset]` in bytes; the base is None for an absolute address."""
+    """`[base+offset]` in bytes; the base is None for an absolute address.
+
+    Of `mov` and `cvta`, `sym+4` and `sym[1]` are an Address too: the address itself, not a load.
+    """
 
     base: Register | Name | None
     offset: int = 0
@@ -153,9 +159,14 @@ class Reference:
 class Variable:
     """A variable or parameter in memory. `space`: global, const, shared, local, param or tex.
 
+    A parameter that a `.func` takes or returns in a register has the space `reg` and the
+    register's name, which is in `Function.registers` as well.
+
     `shape` has one entry a dimension, 0 for an unsized `[]`; a scalar has an empty shape.
     `type` is the element type without the dot, `vector` its width 1, 2 or 4.
-    `init` is the initialiser as bytes (None where there is none).
+    `init` is the initialiser as bytes (None where there is none). `pointer` is what `.ptr`
+    says of a parameter: space ("" for generic) and alignment; `attributes` are those of
+    `.attribute(...)` as written.
     """
 
     name: str
@@ -169,6 +180,8 @@ class Variable:
     init: bytes | None = None
     references: tuple[Reference, ...] = ()
     linkage: str = ""
+    pointer: tuple[str, int] | None = None
+    attributes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +193,8 @@ class Function:
     label, `prototypes` the `.callprototype` labels as (returns, params). `registers` maps a
     name to its type (`u32`, `pred`; `v4.f32` for a vector register), with `%r<9>` expanded
     only where the instructions use the name. `directives` holds performance directives, such
-    as `maxntid` -> (128, 1, 1). `declared` is True for a prototype without a body.
+    as `maxntid` -> (128, 1, 1). `declared` is True for a prototype without a body. `pragmas`
+    are (index of the instruction that follows, text), with index -1 ahead of the body.
     """
 
     name: str
@@ -197,6 +211,8 @@ class Function:
     line: int
     linkage: str = ""
     declared: bool = False
+    pragmas: tuple[tuple[int, str], ...] = ()
+    attributes: tuple[str, ...] = ()
 
     @property
     def is_entry(self) -> bool:
@@ -206,7 +222,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A parsed module; `text` is the source it was parsed from, byte for byte."""
+    """A parsed module; `text` is the source it was parsed from, byte for byte.
+
+    `options` are the words after the architecture in `.target`, `aliases` what `.alias` declares.
+    """
 
     version: tuple[int, int]
     target: str
@@ -214,6 +233,9 @@ class Module:
     functions: Mapping[str, Function]
     variables: Mapping[str, Variable]
     text: str = field(compare=False, repr=False)
+    options: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    pragmas: tuple[str, ...] = ()
 
     @property
     def entries(self) -> tuple[str, ...]:

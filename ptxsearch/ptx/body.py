@@ -1,0 +1,327 @@
+"""The body of a function: statements flattened into one instruction list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ptxsearch.ptx import limits
+from ptxsearch.ptx.constant import integer
+from ptxsearch.ptx.declaration import formals, index_bytes, registers, variables
+from ptxsearch.ptx.operand import Operands
+from ptxsearch.ptx.scope import Pending, Scopes
+from ptxsearch.ptx.syntax import (
+    Group,
+    Guard,
+    Instruction,
+    Name,
+    Operand,
+    Pair,
+    Register,
+    Source,
+    Variable,
+    Vector,
+)
+from ptxsearch.ptx.tokens import END, Tokens, suggestion
+from ptxsearch.ptx.vocabulary import BODY_DIRECTIVES, OPCODES, OPERAND_COUNTS
+
+Signature = tuple[tuple[Variable, ...], tuple[Variable, ...]]
+_ENDS = frozenset({",", ";"})
+_NO_GROUP = Group(())
+
+
+class Body:
+    """Reads statements from after the `{` of a function up to its `}`."""
+
+    def __init__(self, tokens: Tokens, scopes: Scopes, files: Mapping[int, str]) -> None:
+        self.tokens = tokens
+        self.scopes = scopes
+        self.files = files
+        self.operands = Operands(tokens, scopes)
+        self.instructions: list[Instruction] = []
+        self.labels: dict[str, int] = {}
+        self.tables: dict[str, tuple[str, ...]] = {}
+        self.prototypes: dict[str, Signature] = {}
+        self.variables: list[Variable] = []
+        self.pragmas: list[tuple[int, str]] = []
+        self.source: Source | None = None
+        self._mnemonics: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._opened: list[int] = [tokens.at - 1]
+
+    def read(self) -> None:
+        """Read every statement; the cursor ends up behind the closing brace."""
+        tokens = self.tokens
+        while self._opened:
+            text = tokens.take()
+            if text == "}":
+                self._opened.pop()
+                self._close()
+            elif text == "{":
+                self._opened.append(tokens.at - 1)
+                self.scopes.open()
+            elif text[:1] == ".":
+                self._directive(text[1:])
+            elif text == "@":
+                self._guarded()
+            elif text == END:
+                tokens.fail("'{' is never closed; add the missing '}'", self._opened[-1])
+            elif tokens.next == ":":
+                self._label(text)
+            elif text != ";":
+                self._instruction(text, None)
+
+    def _close(self) -> None:
+        """Leave a scope: uses of its labels get the labels' unique names."""
+        for use, unique in self.scopes.close():
+            if use.name == unique:
+                continue
+            if isinstance(use.slot, str):
+                table = self.tables[use.slot]
+                self.tables[use.slot] = tuple(unique if n == use.name else n for n in table)
+            else:
+                instruction = self.instructions[use.slot]
+                renamed = tuple(_renamed(o, use.name, unique) for o in instruction.operands)
+                self.instructions[use.slot] = replace(instruction, operands=renamed)
+
+    def _label(self, text: str) -> None:
+        tokens = self.tokens
+        tokens.at -= 1
+        name = self.scopes.label(tokens.identifier("a label"))
+        tokens.at += 1
+        if tokens.next in (".branchtargets", ".calltargets"):
+            tokens.at += 1
+            self._table(name)
+        elif tokens.next == ".callprototype":
+            tokens.at += 1
+            self._prototype(name)
+        else:
+            self.labels[name] = len(self.instructions)
+
+    def _table(self, label: str) -> None:
+        tokens = self.tokens
+        names: list[str] = []
+        while True:
+            start = tokens.at
+            name = tokens.identifier("a target")
+            if not isinstance(self.scopes.resolve(name), Name):
+                self.scopes.top.pending.append(Pending(name, label, start))
+            names.append(name)
+            if not tokens.accept(","):
+                break
+        tokens.expect(";", "a list of targets")
+        self.tables[label] = tuple(names)
+
+    def _prototype(self, label: str) -> None:
+        tokens = self.tokens
+        returns = formals(tokens, self.scopes, named=False) if tokens.next == "(" else ()
+        tokens.identifier("a prototype") if tokens.next != "_" else tokens.take()
+        params = formals(tokens, self.scopes, named=False) if tokens.next == "(" else ()
+        while tokens.next in (".noreturn", ".abi_preserve", ".abi_preserve_control"):
+            if tokens.take() != ".noreturn":
+                integer(tokens, "a number of registers")
+        tokens.expect(";", "a call prototype")
+        self.prototypes[label] = (returns, params)
+
+    def _directive(self, word: str) -> None:
+        tokens = self.tokens
+        if word == "reg":
+            registers(tokens, self.scopes)
+        elif word == "loc":
+            self._loc()
+        elif word in ("param", "shared", "local", "const", "global"):
+            self._variables(word, "")
+        elif word in ("extern", "weak", "visible", "common") and tokens.next[1:] in (
+            "shared",
+            "const",
+            "global",
+        ):
+            self._variables(tokens.take()[1:], word)
+        elif word == "pragma":
+            self.pragmas.append((len(self.instructions), pragma(tokens)))
+        elif word == "section":
+            skip_section(tokens)
+        elif word == "file":
+            skip_file(tokens)
+        elif tokens.next == ":":
+            tokens.fail(
+                f"a label cannot begin with a dot; write '{word}:' and 'bra {word}'", tokens.at - 1
+            )
+        else:
+            tokens.fail(
+                f"'.{word}' is no directive of a function body{suggestion(word, BODY_DIRECTIVES)}",
+                tokens.at - 1,
+            )
+
+    def _variables(self, space: str, linkage: str) -> None:
+        declared = variables(
+            self.tokens, self.scopes, space=space, linkage=linkage, declare=self.scopes.variable
+        )
+        for variable in declared:
+            self.scopes.element_bytes[variable.name] = index_bytes(variable)
+        self.variables += declared
+
+    def _loc(self) -> None:
+        tokens = self.tokens
+        file = integer(tokens, "a file number")
+        line = integer(tokens, "a line number")
+        if tokens.next not in (".", ",") and tokens.next[:1].isdigit():
+            integer(tokens, "a column")
+        while tokens.accept(","):
+            self._loc_part()
+        self.source = Source(self.files.get(file, ""), line)
+
+    def _loc_part(self) -> None:
+        """`function_name label[+offset]` or `inlined_at file line column`."""
+        tokens = self.tokens
+        word = tokens.take()
+        if word == "function_name":
+            tokens.identifier("a label")
+            if tokens.accept("+"):
+                integer(tokens, "an offset")
+        elif word == "inlined_at":
+            for what in ("a file number", "a line number", "a column"):
+                integer(tokens, what)
+        else:
+            tokens.fail(f"expected function_name or inlined_at in .loc, got {word[:40]!r}")
+
+    def _guarded(self) -> None:
+        tokens = self.tokens
+        negated = tokens.accept("!")
+        start = tokens.at
+        text = tokens.take()
+        register = self.scopes.resolve(text)
+        if not isinstance(register, Register):
+            if text[:1].isalpha() or text[:1] in ("%", "_", "$"):
+                self.scopes.undeclared(text, start)
+            tokens.fail("'@' is followed by a predicate register", start)
+        if tokens.next == "{":
+            tokens.fail("a guard applies to one instruction, not to a block; branch around it")
+        self._instruction(tokens.take(), Guard(register, negated))
+
+    def _instruction(self, text: str, guard: Guard | None) -> None:
+        tokens = self.tokens
+        start = tokens.at - 1
+        split = self._mnemonics.get(text)
+        if split is None:
+            split = self._mnemonics[text] = self._split(text, start)
+        opcode, modifiers = split
+        self.operands.slot = len(self.instructions)
+        if self.operands.slot >= limits.INSTRUCTIONS:
+            tokens.fail(f"more than {limits.INSTRUCTIONS} instructions; make the kernel smaller")
+        if opcode == "call":
+            operands = self._call()
+        else:
+            operands = self._operands(text)
+            allowed = OPERAND_COUNTS.get(opcode)
+            if allowed and not allowed[0] <= len(operands) <= allowed[1]:
+                self._miscounted(text, len(operands), start)
+            if operands and tokens.texts[tokens.at - 2] == ".unified":
+                modifiers += ("unified",)
+        line = tokens.line(start)
+        self.instructions.append(Instruction(opcode, modifiers, operands, guard, line, self.source))
+
+    def _split(self, text: str, start: int) -> tuple[str, tuple[str, ...]]:
+        opcode, *modifiers = text.split(".")
+        if opcode not in OPCODES:
+            if text == END or not (text[0].isalpha() or text[0] in "%_$"):
+                self.tokens.fail(f"expected an instruction, got {self.tokens.shown(start)}", start)
+            self.tokens.fail(
+                f"{self.tokens.shown(start)} is no PTX instruction{suggestion(opcode, OPCODES)}",
+                start,
+            )
+        return opcode, tuple(modifiers)
+
+    def _operands(self, text: str) -> tuple[Operand, ...]:
+        tokens = self.tokens
+        texts = tokens.texts
+        resolved = self.scopes.resolved
+        if tokens.accept(";"):
+            return ()
+        operands: list[Operand] = []
+        while True:
+            operand = resolved.get(texts[tokens.at])
+            if operand is not None and texts[tokens.at + 1] in _ENDS:
+                tokens.at += 1
+            else:
+                operand = self.operands.operand()
+            operands.append(operand)
+            mark = texts[tokens.at]
+            if mark == ",":
+                tokens.at += 1
+                continue
+            if mark == ".unified":
+                tokens.at += 1
+            tokens.expect(";", f"'{text[:60]}'")
+            return tuple(operands)
+
+    def _call(self) -> tuple[Operand, ...]:
+        """`(returns), function, (arguments), prototype;` with every part but one optional."""
+        tokens = self.tokens
+        read = self.operands
+        returns = arguments = _NO_GROUP
+        if tokens.next == "(":
+            returns = read.group("the results of a call")
+            tokens.expect(",", "the results of a call")
+        target = read.element()
+        rest: tuple[Operand, ...] = ()
+        if tokens.accept(","):
+            if tokens.next == "(":
+                arguments = read.group("the arguments of a call")
+                if tokens.accept(","):
+                    rest = (read.element(),)
+            else:
+                rest = (read.element(),)
+        tokens.expect(";", "a call")
+        return (returns, target, arguments, *rest)
+
+    def _miscounted(self, text: str, got: int, start: int) -> None:
+        least, most = OPERAND_COUNTS[text.split(".")[0]]
+        wanted = str(least) if least == most else f"{least} to {most}"
+        self.tokens.fail(f"'{text}' takes {wanted} operands, got {got}", start)
+
+
+def pragma(tokens: Tokens) -> str:
+    """The strings of a `.pragma` up to its semicolon, joined by commas."""
+    words = []
+    while True:
+        text = tokens.take()
+        if text[:1] != '"':
+            tokens.fail("a .pragma is followed by a string in double quotes", tokens.at - 1)
+        words.append(text[1:-1])
+        if not tokens.accept(","):
+            break
+    tokens.expect(";", ".pragma")
+    return ",".join(words)
+
+
+def skip_section(tokens: Tokens) -> None:
+    """Pass over `.section name { ... }`: debug data say nothing about the code."""
+    start = tokens.at
+    tokens.take()
+    tokens.expect("{", "the name of a section")
+    depth = 1
+    while depth:
+        text = tokens.take()
+        if not text:
+            tokens.fail("a section is never closed; add the missing '}'", start)
+        depth += {"{": 1, "}": -1}.get(text, 0)
+
+
+def skip_file(tokens: Tokens) -> None:
+    """Pass over what follows `.file`."""
+    integer(tokens, "a file number")
+    if tokens.next[:1] != '"':
+        tokens.fail(f"a .file has a name in double quotes, got {tokens.shown()}")
+    tokens.at += 1
+    while tokens.accept(","):
+        integer(tokens, "a time or size of a file")
+
+
+def _renamed(operand: Operand, old: str, new: str) -> Operand:
+    if isinstance(operand, Name) and operand.name == old:
+        return Name(new)
+    if isinstance(operand, Vector | Group):
+        return replace(operand, elements=tuple(_renamed(e, old, new) for e in operand.elements))
+    if isinstance(operand, Pair):
+        return Pair(_renamed(operand.first, old, new), _renamed(operand.second, old, new))
+    return operand
