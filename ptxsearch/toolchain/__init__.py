@@ -6,7 +6,7 @@ its stages, `diagnostics` makes their messages fit for an author, `cache` rememb
 
 from ptxsearch.toolchain.cache import Cache, cache_folder
 from ptxsearch.toolchain.compiler import Compiler, build, compile_kernel, default_compiler
-from ptxsearch.toolchain.find import Toolchain, driver_version, find
+from ptxsearch.toolchain.find import Toolchain, driver_version, machine_toolchain, toolchain_for
 from ptxsearch.toolchain.result import Compiled, CompileFailure
 from ptxsearch.toolchain.sandbox import Limits
 
@@ -22,5 +22,6 @@ __all__ = [
     "compile_kernel",
     "default_compiler",
     "driver_version",
-    "find",
+    "machine_toolchain",
+    "toolchain_for",
 ]

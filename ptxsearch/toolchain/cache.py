@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from ptxsearch.toolchain.fork import renew_after_fork
+
 _MAGIC = b"ptxsearch-compiled-1\n"
 _DIGEST = 32
 
@@ -46,6 +48,12 @@ class Cache:
         self._lock = threading.Lock()
         self._held: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget what is in memory: another thread may have been changing it."""
+        self._lock = threading.Lock()
+        self._held, self._size = OrderedDict(), 0
 
     def get(self, name: str) -> bytes | None:
         """The bytes put under `name`; None where there are none or they are damaged."""

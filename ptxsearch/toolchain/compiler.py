@@ -10,14 +10,16 @@ import functools
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from ptxsearch.errors import UsageError
 from ptxsearch.evaluation import Built
 from ptxsearch.kernel import Kernel, Value
-from ptxsearch.toolchain import find, nvrtc, ptxas
+from ptxsearch.toolchain import nvrtc, ptxas
 from ptxsearch.toolchain.cache import Cache, key
 from ptxsearch.toolchain.diagnostics import warnings
-from ptxsearch.toolchain.find import Toolchain
+from ptxsearch.toolchain.find import Toolchain, machine_toolchain
 from ptxsearch.toolchain.limits import entries as entries_of
 from ptxsearch.toolchain.limits import refuse_ptx, refuse_text
 from ptxsearch.toolchain.prelude import prepare
@@ -37,6 +39,19 @@ _HOLE = re.compile(r"\$\{(\w+)\}")
 _TARGET = re.compile(r"^[ \t]*\.target[ \t]+(sm_\d+[af]?)", re.MULTILINE)
 _FEATURE = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b|__CUDA_ARCH_(FEAT|SPECIFIC|FAMILY)")
 _VALUES_BYTES = 8192
+_RECENT = 256
+
+
+class _Request(NamedTuple):
+    """Everything that decides what a compilation gives."""
+
+    source: str
+    language: str
+    values: tuple[tuple[str, str], ...]
+    arch: str
+    entries: tuple[str, ...]
+    nvrtc_options: tuple[str, ...]
+    ptxas_options: tuple[str, ...]
 
 
 class Compiler:
@@ -52,6 +67,7 @@ class Compiler:
         self.toolchain = toolchain
         self.cache = cache if cache is not None else Cache()
         self.limits = limits if limits is not None else Limits()
+        self._compiled = functools.lru_cache(_RECENT)(self._compile)
         self._assemblers = Sandbox()
         self._translators = Sandbox(toolchain.nvrtc)
 
@@ -68,24 +84,35 @@ class Compiler:
     ) -> Compiled | CompileFailure:
         """`source` with `values` filled in, compiled for `arch`; it must define `entries`."""
         started = time.perf_counter()
+        request = _Request(
+            source, language, tuple(defines(values).items()), arch, tuple(entries),
+            tuple(nvrtc_options), tuple(ptxas_options),
+        )  # fmt: skip
+        known = self._compiled(request)
+        if isinstance(known, CompileFailure):
+            return known
+        return replace(known, seconds=time.perf_counter() - started)
+
+    def _compile(self, request: _Request) -> Compiled | CompileFailure:
+        source, language, arch = request.source, request.language, request.arch
         if problem := refuse_text(source):
             return CompileFailure("limits", problem)
         if language == "cuda":
-            front = self.translate(source, values, arch=arch, options=nvrtc_options)
+            front = self.translate(
+                source, dict(request.values), arch=arch, options=request.nvrtc_options
+            )
         elif language == "ptx":
-            front = substitute(source, values)
+            front = substitute(source, dict(request.values))
         else:
             raise UsageError(f"language {language!r} cannot be compiled", "use cuda or ptx")
         if isinstance(front, CompileFailure):
             return front
-        if absent := [name for name in entries if name not in entries_of(front.ptx)]:
+        if absent := [name for name in request.entries if name not in entries_of(front.ptx)]:
             return _absent(absent, front.ptx, language)
         if self.toolchain.ptxas is None:
-            return Compiled(
-                front.ptx, b"", {}, front.log, time.perf_counter() - started, self.toolchain.name
-            )
+            return Compiled(front.ptx, b"", {}, front.log, 0.0, self.toolchain.name)
         target = target_of(front.ptx, arch)
-        back = self.assemble(front.ptx, target=target, options=ptxas_options)
+        back = self.assemble(front.ptx, target=target, options=request.ptxas_options)
         if isinstance(back, CompileFailure):
             return back
         log = "\n".join(part for part in (front.log, back[0].log) if part)
@@ -94,7 +121,7 @@ class Compiler:
             cubin=back[1],
             resources=back[0].resources,
             log=log,
-            seconds=time.perf_counter() - started,
+            seconds=0.0,
             toolchain=self.toolchain.name,
             target=target,
             warnings=warnings(log),
@@ -161,7 +188,7 @@ class Compiler:
 @functools.cache
 def default_compiler() -> Compiler:
     """The compiler for this machine's driver, with a cache in memory."""
-    return Compiler(find.default())
+    return Compiler(machine_toolchain())
 
 
 def compile_kernel(

@@ -105,7 +105,7 @@ def driver_version() -> int | None:
 
 
 @cache
-def find(driver: int | None) -> Toolchain:
+def toolchain_for(driver: int | None) -> Toolchain:
     """The toolchain for a driver version, None standing for no driver.
 
     Raises ToolchainError for a driver older than CUDA 12. Missing compilers are no error here.
@@ -125,9 +125,9 @@ def find(driver: int | None) -> Toolchain:
     return best if best.ptxas or best.nvrtc else Toolchain(line=lines[0])
 
 
-def default() -> Toolchain:
+def machine_toolchain() -> Toolchain:
     """The toolchain for this machine's driver, or for none."""
-    return find(driver_version())
+    return toolchain_for(driver_version())
 
 
 def _completeness(toolchain: Toolchain) -> int:

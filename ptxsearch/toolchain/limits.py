@@ -19,6 +19,7 @@ _REGISTERS = re.compile(r"<\s*(\d+)\s*>")
 _ARRAY = re.compile(r"\.(shared|local)\b([^;={}()\[\]]*)((?:\[\s*\w+\s*\])+)")
 _EXTENT = re.compile(r"\[\s*(\w+)\s*\]")
 _WIDTH = re.compile(r"\.[bsuf](\d+)\b")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG = re.compile(rf"[\w$]{{{IDENTIFIER + 1},}}")
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -29,7 +30,7 @@ def refuse_text(source: str) -> str:
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > SOURCE_BYTES:
         return f"source of {size} bytes exceeds {SOURCE_BYTES}; write a shorter kernel"
-    if "\x00" in source or any("\ud800" <= c <= "\udfff" for c in source):
+    if "\x00" in source or _SURROGATE.search(source):
         return "source holds bytes that are no text; give CUDA C++ or PTX as UTF-8"
     if not source.strip():
         return "source is empty; give CUDA C++ or PTX"

@@ -13,11 +13,12 @@ from pathlib import Path
 
 NAME = "ptxsearch_prelude.h"
 
+# 64-bit types as CUDA's own headers declare them under NVRTC: a second declaration must agree.
 _TYPES = {
-    "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long",
+    "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long long",
     "uint8_t": "unsigned char", "uint16_t": "unsigned short", "uint32_t": "unsigned int",
-    "uint64_t": "unsigned long", "intptr_t": "long", "uintptr_t": "unsigned long",
-    "ptrdiff_t": "long", "uint": "unsigned int", "uchar": "unsigned char",
+    "uint64_t": "unsigned long long", "intptr_t": "long long",
+    "uintptr_t": "unsigned long long", "uint": "unsigned int", "uchar": "unsigned char",
     "ushort": "unsigned short", "ulong": "unsigned long",
 }  # fmt: skip
 _CONSTANTS = {
@@ -27,6 +28,12 @@ _CONSTANTS = {
     "FLT_MAX": "3.402823466e+38f", "FLT_MIN": "1.175494351e-38f",
     "FLT_EPSILON": "1.192092896e-07f", "DBL_MAX": "1.7976931348623158e+308",
     "DBL_MIN": "2.2250738585072014e-308", "DBL_EPSILON": "2.2204460492503131e-016",
+    "M_PI": "3.14159265358979323846", "M_PI_2": "1.57079632679489661923",
+    "M_E": "2.7182818284590452354", "M_LOG2E": "1.4426950408889634074",
+    "M_LN2": "0.69314718055994530942", "M_SQRT2": "1.41421356237309504880",
+    "M_SQRT1_2": "0.70710678118654752440",
+}  # fmt: skip
+_LIMITS = {
     "CHAR_BIT": "8", "SCHAR_MIN": "(-128)", "SCHAR_MAX": "127", "UCHAR_MAX": "255",
     "SHRT_MIN": "(-32768)", "SHRT_MAX": "32767", "USHRT_MAX": "65535",
     "INT_MIN": "(-2147483647 - 1)", "INT_MAX": "2147483647", "UINT_MAX": "4294967295U",
@@ -36,12 +43,8 @@ _CONSTANTS = {
     "INT8_MIN": "(-128)", "INT8_MAX": "127", "UINT8_MAX": "255", "INT16_MIN": "(-32768)",
     "INT16_MAX": "32767", "UINT16_MAX": "65535", "INT32_MIN": "(-2147483647 - 1)",
     "INT32_MAX": "2147483647", "UINT32_MAX": "4294967295U",
-    "INT64_MIN": "(-9223372036854775807L - 1)", "INT64_MAX": "9223372036854775807L",
-    "UINT64_MAX": "18446744073709551615UL", "SIZE_MAX": "18446744073709551615UL",
-    "M_PI": "3.14159265358979323846", "M_PI_2": "1.57079632679489661923",
-    "M_E": "2.7182818284590452354", "M_LOG2E": "1.4426950408889634074",
-    "M_LN2": "0.69314718055994530942", "M_SQRT2": "1.41421356237309504880",
-    "M_SQRT1_2": "0.70710678118654752440",
+    "INT64_MIN": "(-9223372036854775807LL - 1)", "INT64_MAX": "9223372036854775807LL",
+    "UINT64_MAX": "18446744073709551615ULL", "SIZE_MAX": "18446744073709551615UL",
 }  # fmt: skip
 
 _HOST = (
@@ -61,6 +64,8 @@ _ALLOWED = (
     "cuda_pipeline_primitives.h", "cuda_awbarrier.h", "cuda_awbarrier_primitives.h",
     "math_constants.h", "cuComplex.h", "sm_61_intrinsics.h", "cuda/", "nv/target", "cub/",
 )  # fmt: skip
+# These headers bring the limits of the integer types themselves.
+_LIBRARY = re.compile(r"#[ \t]*include[ \t]*[<\"](cooperative_groups|cuda/|cub/)")
 _INCLUDE = re.compile(r"^([ \t]*#[ \t]*include[ \t]*)[<\"]([^>\"\n]*)[>\"]([^\n]*)$", re.MULTILINE)
 
 
@@ -132,6 +137,7 @@ def _prelude(source: str, defines: Mapping[str, str]) -> str:
     own |= set(re.findall(r"\busing[ \t]+(\w+)[ \t]*=", source))
     lines = ["#pragma once"]
     lines += [f"typedef {kind} {name};" for name, kind in _TYPES.items() if name not in own]
-    lines += [f"#define {name} {text}" for name, text in _CONSTANTS.items() if name not in own]
+    constants = _CONSTANTS if _LIBRARY.search(source) else {**_CONSTANTS, **_LIMITS}
+    lines += [f"#define {name} {text}" for name, text in constants.items() if name not in own]
     lines += [f"#define {name} {text}" for name, text in defines.items()]
     return "\n".join([*lines, ""])

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxsearch.errors import ToolchainError
+from ptxsearch.toolchain.fork import renew_after_fork
 
 _ZYGOTE = Path(__file__).with_name("zygote.py")
 _PACKET = 1 << 16
@@ -70,7 +71,7 @@ class Sandbox:
         self._library = library
         self._lock = threading.Lock()
         self._child: _Child | None = None
-        _SANDBOXES.add(self)
+        renew_after_fork(self)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
@@ -139,7 +140,8 @@ class Sandbox:
         child.process.kill()
         child.end()
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
+        """Leave the parent's child alone; the next job starts one of our own."""
         self._lock = threading.Lock()
         if self._child is not None:
             self._child.forget()
@@ -208,15 +210,3 @@ def _end(
         process.wait()
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-_SANDBOXES: weakref.WeakSet[Sandbox] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for sandbox in list(_SANDBOXES):
-        sandbox._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
