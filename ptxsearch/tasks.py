@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal
 
 import ml_dtypes
@@ -26,6 +29,13 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "u16": np.dtype(np.uint16), "u8": np.dtype(np.uint8),
 }  # fmt: skip
 FLOATS = frozenset({"f64", "f32", "f16", "bf16", "e4m3", "e5m2"})
+_DOMAIN = re.compile(r"(any|positive|sorted|bytes|index|csr)(?:\((.+)\))?\Z")
+_SCALE = re.compile(r"(sum|relative|exact|rms\(\s*(-?\d+\s*(,\s*-?\d+\s*)*)?\))\Z")
+
+
+def limits(dtype: np.dtype[Any]) -> Any:
+    """`finfo` of a float type, numpy's or ml_dtypes': eps, max, smallest_normal."""
+    return np.finfo(dtype) if dtype.kind == "f" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,9 @@ class Param(Record):
     """One entry parameter in order. `shape` holds expressions of sizes; a scalar has none.
 
     `init` is the value of a scalar (an expression of sizes) or of an inout buffer before every
-    launch sequence. `domain` says what inputs mean: any, positive, index(n), sorted, csr, bytes.
+    launch sequence; an inout buffer without one holds input data then. `domain` says what inputs
+    mean: any, positive, sorted, bytes, index(n) for values in 0..n-1, csr(n) for row pointers
+    from 0 to n.
     """
 
     name: str
@@ -48,7 +60,32 @@ class Param(Record):
             raise TaskError(
                 f"parameter {self.name!r} has dtype {self.dtype!r}", f"use {', '.join(DTYPES)}"
             )
+        if self.role not in ("in", "out", "inout", "scalar"):
+            raise TaskError(
+                f"parameter {self.name!r} has role {self.role!r}", "use in, out, inout or scalar"
+            )
+        if not _DOMAIN.match(self.domain):
+            raise TaskError(
+                f"parameter {self.name!r} has domain {self.domain!r}",
+                "use any, positive, sorted, bytes, index(n) or csr(n)",
+            )
+        if self.role == "scalar" and (self.init is None or self.shape):
+            raise TaskError(
+                f"scalar {self.name!r} has shape {list(self.shape)} and init {self.init!r}",
+                "give it an init and no shape",
+            )
         object.__setattr__(self, "shape", tuple(str(extent) for extent in self.shape))
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The numpy dtype of its values."""
+        return DTYPES[self.dtype]
+
+    @property
+    def meaning(self) -> tuple[str, str]:
+        """The domain's kind and the expression in its parentheses, empty where it has none."""
+        match = _DOMAIN.match(self.domain)
+        return (match[1], match[2] or "") if match else ("any", "")
 
     def extents(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape for `sizes`."""
@@ -71,6 +108,21 @@ class Workload(Record):
 
 
 @dataclass(frozen=True)
+class Calibration(Record):
+    """What separates honest from lowered precision on one output, workload and distribution.
+
+    `honest` is the largest error of honest orders of operations, `downgraded` the smallest median
+    error over lower precisions, both over the output's scale. Where they are not separable,
+    `tolerance` judges function only.
+    """
+
+    honest: float
+    downgraded: float
+    tolerance: float
+    separable: bool
+
+
+@dataclass(frozen=True)
 class Wrong:
     """A kernel that must not pass, or is slow for a reason: the evidence that the task judges.
 
@@ -90,9 +142,12 @@ class Task:
     """A task: parameters, workloads, reference, tolerance, baseline.
 
     `reference(**inputs, **sizes)` returns the expected outputs in float64 or exact integers, as a
-    dict by name or a single array. `scale` says what an error is measured against, by output:
-    "sum" (the task's `magnitude` function gives sum|a||b|), "rms(axes)", or "relative".
-    `flops_min`, `bytes_in` and `bytes_out` are expressions of sizes.
+    dict by name or a single array; None means that the baseline's outputs are the reference.
+    `scale` says what an error is measured against, by output: "sum" (the task's `magnitude`
+    function gives sum|a||b|), "rms(axes)" (of the expected values, "rms()" over all), "relative",
+    or "exact". `variant(arithmetic, ...)` computes like the reference in a given arithmetic, for
+    `calibration`, which is keyed "output workload distribution". `tolerance` by output overrides
+    it. `flops_min`, `bytes_in` and `bytes_out` are expressions of sizes.
     """
 
     name: str
@@ -100,13 +155,15 @@ class Task:
     description: str
     params: tuple[Param, ...]
     workloads: tuple[Workload, ...]
-    reference: Reference
+    reference: Reference | None
     baseline: Kernel
     provenance: str = ""
     distributions: tuple[str, ...] = ()
     scale: Mapping[str, str] = field(default_factory=dict)
     magnitude: Reference | None = None
+    variant: Reference | None = None
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)
     allow: frozenset[str] = frozenset()
     flops_min: str = "0"
     bytes_in: str = "0"
@@ -120,11 +177,73 @@ class Task:
             raise TaskError(f"task {self.name!r} has no output", "declare an out or inout param")
         if not self.workloads:
             raise TaskError(f"task {self.name!r} has no workload", "declare at least one")
+        for what, names in (
+            ("parameter", [param.name for param in self.params]),
+            ("workload", [workload.name for workload in self.workloads]),
+        ):
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise TaskError(
+                    f"task {self.name!r} names {what} {repeated[0]!r} twice", "rename one"
+                )
+        self._check_scales()
+        if not self.digest:
+            object.__setattr__(self, "digest", _digest(self))
+
+    def _check_scales(self) -> None:
+        outputs = [param.name for param in self.outputs]
+        for name, scale in self.scale.items():
+            if name not in outputs:
+                raise TaskError(
+                    f"task {self.name!r} scales {name!r}, which is no output",
+                    f"use {', '.join(outputs)}",
+                )
+            if not _SCALE.match(scale):
+                raise TaskError(
+                    f"task {self.name!r} has scale {scale!r} for {name!r}",
+                    "use sum, rms(axes), relative or exact",
+                )
+            if scale == "sum" and self.magnitude is None:
+                raise TaskError(
+                    f"task {self.name!r} has scale sum for {name!r} and no magnitude function",
+                    "define magnitude(**inputs, **sizes) beside the reference",
+                )
+
+    @property
+    def outputs(self) -> tuple[Param, ...]:
+        """The parameters a kernel writes, in order."""
+        return tuple(param for param in self.params if param.role in ("out", "inout"))
+
+    def param(self, name: str) -> Param:
+        """The parameter called `name`. Raises TaskError where there is none."""
+        for param in self.params:
+            if param.name == name:
+                return param
+        raise TaskError(
+            f"task {self.name!r} has no parameter {name!r}", f"use {', '.join(sorted(self.names))}"
+        )
+
+    def workload(self, name: str) -> Workload:
+        """The workload called `name`. Raises TaskError where there is none."""
+        for workload in self.workloads:
+            if workload.name == name:
+                return workload
+        raise TaskError(
+            f"task {self.name!r} has no workload {name!r}",
+            f"use {', '.join(workload.name for workload in self.workloads)}",
+        )
+
+    def scale_of(self, output: str) -> str:
+        """What errors of `output` are measured against; integers are always exact."""
+        if self.param(output).dtype not in FLOATS:
+            return "exact"
+        return self.scale.get(output, "rms()")
 
     @property
     def smallest(self) -> Workload:
-        """The workload that is emulated first."""
-        return min(self.workloads, key=lambda workload: workload.elements)
+        """The public workload that is emulated first."""
+        public = [workload for workload in self.workloads if workload.public]
+        return min(public or self.workloads, key=lambda workload: workload.elements)
 
     @property
     def timed(self) -> tuple[Workload, ...]:
@@ -140,3 +259,19 @@ class Task:
     def amount(self, what: Literal["flops_min", "bytes_in", "bytes_out"], of: Workload) -> float:
         """The least FLOPs or bytes a correct kernel needs for a workload."""
         return float(evaluate(getattr(self, what), of.sizes))
+
+
+def _digest(task: Task) -> str:
+    """A sha256 of what decides expected outputs: parameters, workloads, distributions, code."""
+    facts = [task.name, task.params, task.workloads, task.distributions, sorted(task.scale.items())]
+    facts += [_code(getattr(task.reference, "__code__", None))]
+    facts += [_code(getattr(task.magnitude, "__code__", None))]
+    facts.append(task.baseline.source if task.reference is None else "")
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _code(code: Any) -> Any:
+    # Nested functions are constants whose repr holds an address: they are followed instead.
+    if isinstance(code, CodeType):
+        return code.co_code.hex(), code.co_names, [_code(constant) for constant in code.co_consts]
+    return repr(code)
