@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ptxsearch.arch import find_arch
 from ptxsearch.errors import UsageError
 from ptxsearch.evaluation import Built
 from ptxsearch.kernel import Kernel, Value
@@ -95,6 +96,7 @@ class Compiler:
 
     def _compile(self, request: _Request) -> Compiled | CompileFailure:
         source, language, arch = request.source, request.language, request.arch
+        find_arch(arch)
         if problem := refuse_text(source):
             return CompileFailure("limits", problem)
         if language == "cuda":
