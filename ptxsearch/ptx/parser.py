@@ -16,7 +16,6 @@ from ptxsearch.ptx.vocabulary import LINKAGES, MODULE_DIRECTIVES
 
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
 _TARGET = re.compile(r"(?:sm|compute)_[0-9]{2,3}[af]?")
-_FILE = re.compile(r"^\s*\.file\s+(\d{1,9})\s+\"((?:[^\"\\\n]|\\.)*)\"", re.MULTILINE)
 
 
 def parse(text: str | bytes) -> Module | SyntaxFault:
@@ -47,7 +46,7 @@ class _Parser:
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
-        self.files = {int(m[1]): m[2] for m in _FILE.finditer(tokens.text)}
+        self.files = _files(tokens)
         self.names: dict[str, int] = {}
         self.scopes = Scopes(tokens, self.names)
         self.functions: dict[str, Function] = {}
@@ -211,3 +210,13 @@ class _Parser:
             )
         if self.initialised > limits.INITIALISED_BYTES:
             self.tokens.fail(f"initialised data exceed {limits.INITIALISED_BYTES} bytes")
+
+
+def _files(tokens: Tokens) -> dict[int, str]:
+    """The names `.file` gives to numbers, wherever in the text it does."""
+    files: dict[int, str] = {}
+    if ".file" in tokens.text:
+        for at, text in enumerate(tokens.texts):
+            if text == ".file" and tokens.texts[at + 1].isdecimal():
+                files[int(tokens.texts[at + 1][:9])] = tokens.texts[at + 2].strip('"')
+    return files
