@@ -86,7 +86,7 @@ class Compiler:
         """`source` with `values` filled in, compiled for `arch`; it must define `entries`."""
         started = time.perf_counter()
         request = _Request(
-            source, language, tuple(defines(values).items()), arch, tuple(entries),
+            source, language, tuple(texts_of(values).items()), arch, tuple(entries),
             tuple(nvrtc_options), tuple(ptxas_options),
         )  # fmt: skip
         known = self._compiled(request)
@@ -97,14 +97,13 @@ class Compiler:
     def _compile(self, request: _Request) -> Compiled | CompileFailure:
         source, language, arch = request.source, request.language, request.arch
         find_arch(arch)
-        if problem := refuse_text(source):
+        texts = dict(request.values)
+        if problem := refuse_text(source) or refuse_values(texts):
             return CompileFailure("limits", problem)
         if language == "cuda":
-            front = self.translate(
-                source, dict(request.values), arch=arch, options=request.nvrtc_options
-            )
+            front = self.translate(source, texts, arch=arch, options=request.nvrtc_options)
         elif language == "ptx":
-            front = substitute(source, dict(request.values))
+            front = substitute(source, texts)
         else:
             raise UsageError(f"language {language!r} cannot be compiled", "use cuda or ptx")
         if isinstance(front, CompileFailure):
@@ -130,13 +129,13 @@ class Compiler:
         )
 
     def translate(
-        self, source: str, values: Mapping[str, Value], *, arch: str, options: Sequence[str] = ()
+        self, source: str, texts: Mapping[str, str], *, arch: str, options: Sequence[str] = ()
     ) -> Translated | CompileFailure:
-        """The PTX of CUDA C++ with each value as a macro. Raises ToolchainError without NVRTC."""
+        """The PTX of CUDA C++ with a macro for each text. Raises ToolchainError without NVRTC."""
         self.toolchain.require_nvrtc()
         target = f"{arch}a" if _specific(arch) and _FEATURE.search(source) else arch
         argv = nvrtc.arguments(target, options)
-        prepared = prepare(source, self.toolchain.headers, defines(values))
+        prepared = prepare(source, self.toolchain.headers, texts)
         if prepared.refused:
             return CompileFailure("limits", prepared.refused)
         parts = [prepared.text, *argv, *prepared.headers.values()]
@@ -222,23 +221,29 @@ def build(kernel: Kernel, arch: str, *, compiler: Compiler | None = None) -> Bui
     return Built(compiled.cubin, compiled.ptx, kernel, compiled.resources)
 
 
-def defines(values: Mapping[str, Value]) -> dict[str, str]:
-    """The values as macro texts. Raises UsageError for a name or text that is no macro."""
-    texts = {name: _text(value) for name, value in values.items()}
+def texts_of(values: Mapping[str, Value]) -> dict[str, str]:
+    """The values as they stand in a source: true is 1, the rest as written."""
+    return {
+        name: str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+    }
+
+
+def refuse_values(texts: Mapping[str, str]) -> str:
+    """Why the values cannot stand in a source; empty when they can."""
     for name, text in texts.items():
         if not _NAME.match(name) or not _TEXT.match(text):
-            raise UsageError(
-                f"value {name}={text!r} cannot become a macro",
-                "name it as an identifier and keep to numbers, type names and operators",
+            return (
+                f"value {name[:80]}={text[:80]!r} cannot become a macro; name it as an identifier "
+                "and keep to numbers, type names and operators"
             )
     if sum(len(name) + len(text) for name, text in texts.items()) > _VALUES_BYTES:
-        raise UsageError(f"values exceed {_VALUES_BYTES} characters", "pass fewer or shorter ones")
-    return texts
+        return f"values exceed {_VALUES_BYTES} characters; pass fewer or shorter ones"
+    return ""
 
 
-def substitute(source: str, values: Mapping[str, Value]) -> Translated | CompileFailure:
+def substitute(source: str, texts: Mapping[str, str]) -> Translated | CompileFailure:
     """PTX with every `${NAME}` replaced by its value; a name without one is a failure."""
-    texts = defines(values)
     if missing := sorted(set(_HOLE.findall(source)) - set(texts)):
         known = ", ".join(texts) or "none"
         return CompileFailure(
@@ -254,12 +259,9 @@ def target_of(ptx: str, arch: str) -> str:
 
 
 def _specific(arch: str) -> bool:
+    """Whether `arch` has a variant with features of its own alone (sm_90a, sm_100a)."""
     match = re.fullmatch(r"sm_(\d+)", arch)
-    return bool(match) and int(match[1]) >= 90 if match else False
-
-
-def _text(value: Value) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    return match is not None and int(match[1]) >= 90
 
 
 def _lasting(made: Translated | CompileFailure) -> bool:
