@@ -1,0 +1,190 @@
+"""How many evaluations a parameter search needs on recorded spaces, beside its peers.
+
+    python benchmarks/search_efficiency.py --space FILE... [--seeds 25] [--no-peers] [--json]
+
+ERT5 and ERT1 are the evaluations spent by all runs over the runs that came within 5 % and 1 % of
+the recorded optimum, every run with a budget of 400. `--cache` keeps the peers' runs in a file of
+JSON lines, so that they are not run again. Set OPENBLAS_NUM_THREADS=1: the matrices are small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxsearch import replay
+from ptxsearch.tuner import Tuner
+
+BUDGET = 400
+OURS = "ptxsearch"
+Curve = NDArray[np.float64]
+
+
+def our_run(recording: replay.Recording, *, seed: int, budget: int = BUDGET) -> list[int]:
+    """The table's rows in the order in which the tuner measures them."""
+    table = recording.table
+    features = resource_features(recording)
+    tuner = Tuner(table.space, budget=budget, seed=seed, features=features)
+    order: list[int] = []
+    while asked := tuner.ask():
+        place = recording.find(asked[0])
+        if place is None:
+            raise RuntimeError(f"{asked[0]} is not recorded")
+        order.append(place)
+        seconds = float(table.seconds[place])
+        tuner.tell(asked[0], seconds if math.isfinite(seconds) else None)
+    return order
+
+
+def resource_features(recording: replay.Recording) -> Callable[[Any], Any] | None:
+    """What ptxas says of each configuration, where recorded: known without an evaluation."""
+    return None
+
+
+def best_so_far(seconds: NDArray[np.float64], order: Sequence[int]) -> Curve:
+    """The fastest time after each evaluation, infinite before the first success."""
+    times = seconds[np.asarray(order, dtype=int)]
+    return np.minimum.accumulate(np.where(np.isfinite(times), times, np.inf))
+
+
+def expected_running_time(curves: Sequence[Curve], target: float) -> float:
+    """Evaluations spent by all runs over the runs that reached `target` seconds."""
+    spent = reached = 0
+    for curve in curves:
+        hits = np.flatnonzero(curve <= target)
+        spent += int(hits[0]) + 1 if len(hits) else len(curve)
+        reached += len(hits) > 0
+    return spent / reached if reached else math.inf
+
+
+def summary(curves: Sequence[Curve], best: float, budgets: Sequence[int]) -> dict[str, Any]:
+    """ERT5, ERT1 and the median fraction of the optimum after each of `budgets` evaluations."""
+    fraction = {}
+    for budget in budgets:
+        reached = [best / curve[min(budget, len(curve)) - 1] for curve in curves]
+        fraction[str(budget)] = float(np.median(reached))
+    return {
+        "ert5": expected_running_time(curves, 1.05 * best),
+        "ert1": expected_running_time(curves, 1.01 * best),
+        "fraction": fraction,
+    }
+
+
+class Cache:
+    """Orders of measurement by (space, strategy, seed), kept in a file of JSON lines."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[tuple[str, str, int], list[int]] = {}
+        if path is not None and path.exists():
+            for line in path.read_text().splitlines():
+                entry = json.loads(line)
+                self._known[entry["space"], entry["strategy"], entry["seed"]] = entry["order"]
+
+    def get(
+        self, space: str, strategy: str, seed: int, make: Callable[[], list[int]] | None
+    ) -> list[int] | None:
+        """The order known or made now; None where it is neither."""
+        key = (space, strategy, seed)
+        if key not in self._known and make is not None:
+            self._known[key] = make()
+            if self._path is not None:
+                entry = {"space": space, "strategy": strategy, "seed": seed}
+                entry["order"] = self._known[key]
+                with self._path.open("a") as file:
+                    file.write(json.dumps(entry) + "\n")
+        return self._known.get(key)
+
+
+def results_of(
+    recording: replay.Recording, strategies: Iterable[str], *, options: argparse.Namespace
+) -> Iterable[dict[str, Any]]:
+    """One result a strategy on one space, ours first."""
+    table, cache = recording.table, Cache(options.cache)
+    for strategy in (OURS, *strategies):
+        curves, started = [], time.process_time()
+        for seed in range(options.seeds):
+            order = _order(recording, strategy, seed, cache, options.cached_only)
+            if order:
+                curves.append(best_so_far(table.seconds, order))
+        if not curves:
+            continue
+        found = {"space": table.name, "strategy": strategy, "seeds": len(curves)}
+        found |= summary(curves, recording.best_seconds, options.budgets)
+        if strategy == OURS:
+            spent = time.process_time() - started
+            found["cpu_ms_per_proposal"] = 1e3 * spent / sum(map(len, curves))
+        yield found
+
+
+def _order(
+    recording: replay.Recording, strategy: str, seed: int, cache: Cache, cached_only: bool
+) -> list[int] | None:
+    if strategy == OURS:
+        return our_run(recording, seed=seed)
+
+    def make() -> list[int]:
+        import peers
+
+        return peers.run(strategy, recording.table, seed=seed, budget=BUDGET)
+
+    return cache.get(recording.table.name, strategy, seed, None if cached_only else make)
+
+
+def printed(results: Sequence[dict[str, Any]], budgets: Sequence[int]) -> str:
+    """The results as a table, with geometric means over the spaces that a strategy ran on."""
+    heads = "".join(f"{'@' + str(b):>7}" for b in budgets)
+    lines = [f"{'space':38}{'strategy':24}{'seeds':>6}{'ERT5':>8}{'ERT1':>8}{heads}"]
+    for r in results:
+        parts = "".join(f"{r['fraction'][str(b)]:7.3f}" for b in budgets)
+        lines.append(
+            f"{r['space']:38}{r['strategy']:24}{r['seeds']:6}{r['ert5']:8.1f}{r['ert1']:8.1f}{parts}"
+        )
+    for strategy in dict.fromkeys(r["strategy"] for r in results):
+        own = [r for r in results if r["strategy"] == strategy]
+        erts = [math.exp(np.mean(np.log([r[key] for r in own]))) for key in ("ert5", "ert1")]
+        parts = "".join(f"{np.mean([r['fraction'][str(b)] for r in own]):7.3f}" for b in budgets)
+        space = f"mean of {len(own)} spaces"
+        lines.append(f"{space:38}{strategy:24}{'':6}{erts[0]:8.1f}{erts[1]:8.1f}{parts}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the searches that the command line asks for and prints the table or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--space", nargs="+", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=25)
+    parser.add_argument("--budgets", default="25,50,100,200", help="evaluations, comma separated")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers", help="strategies, comma separated (all of them)")
+    parser.add_argument("--cache", type=Path, help="file of JSON lines with the peers' runs")
+    parser.add_argument("--cached-only", action="store_true", help="run no peer anew")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    options.budgets = [int(budget) for budget in options.budgets.split(",")]
+    strategies: Sequence[str] = ()
+    if options.peers:
+        strategies = options.peers.split(",")
+    elif not options.no_peers:
+        import peers
+
+        strategies = peers.STRATEGIES
+    results = []
+    for path in options.space:
+        _, recording = replay.load(path, noise=False)
+        results += list(results_of(recording, strategies, options=options))
+    print(json.dumps(results, indent=1) if options.json else printed(results, options.budgets))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
