@@ -27,8 +27,8 @@ SCHEMA = 1
 _KEYS = frozenset(
     {
         "schema", "name", "level", "description", "provenance", "params", "workloads",
-        "distributions", "scale", "tolerance", "allow", "flops_min", "bytes_in", "bytes_out",
-        "baseline", "space", "wrong", "notes",
+        "distributions", "scale", "tolerance", "calibrated_at", "allow", "flops_min", "bytes_in",
+        "bytes_out", "baseline", "space", "wrong", "notes",
     }
 )  # fmt: skip
 _KERNEL_KEYS = frozenset({"source", "launches", "values", "scratch", "tensor_maps"})
@@ -114,6 +114,7 @@ class _Reader:
                 variant=getattr(code, "variant", None),
                 tolerance={k: float(v) for k, v in (data.get("tolerance") or {}).items()},
                 calibration=self.calibration(),
+                calibrated_at=data.get("calibrated_at") or {},
                 allow=self.allow(data.get("allow") or ()),
                 flops_min=str(data.get("flops_min", "0")),
                 bytes_in=str(data.get("bytes_in", "0")),

@@ -147,7 +147,8 @@ class Task:
     function gives sum|a||b|), "rms(axes)" (of the expected values, "rms()" over all), "relative",
     or "exact". `variant(arithmetic, ...)` computes like the reference in a given arithmetic, for
     `calibration`, which is keyed "output workload distribution". `tolerance` by output overrides
-    it. `flops_min`, `bytes_in` and `bytes_out` are expressions of sizes.
+    it; `calibrated_at` gives smaller sizes, with as many terms a result, to calibrate large
+    workloads at. `flops_min`, `bytes_in` and `bytes_out` are expressions of sizes.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Task:
     variant: Reference | None = None
     tolerance: Mapping[str, float] = field(default_factory=dict)
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
+    calibrated_at: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     allow: frozenset[str] = frozenset()
     flops_min: str = "0"
     bytes_in: str = "0"
