@@ -252,7 +252,7 @@ def test_no_file_of_the_machine_can_be_read(source: str, tmp_path: Path) -> None
 
 NESTED = "".join(f"for (int i{d} = 0; i{d} < n; ++i{d}) {{\n" for d in range(220))
 BOMBS = {
-    "branches": ("ptx", branches(16000)),
+    "branches": ("ptx", branches(12000)),
     "straight line": (
         "ptx",
         f"{HEAD}.reg .f32 %f<500>;\n"
@@ -266,7 +266,8 @@ BOMBS = {
     "braces": ("ptx", f"{HEAD}{'{' * 100000}"),
     "parentheses": ("ptx", f"{HEAD}add.u32 {'(' * 400000}"),
     "entries": ("ptx", ".version 8.0\n.target sm_90\n.address_size 64\n"
-                + "".join(f".visible .entry k{i}() {{ ret; }}\n" for i in range(3000))),
+                + "".join(f".visible .entry k{i}() {{ ret; }}\n" for i in range(3000))
+                + ".visible .entry k() { ret; }\n"),
     "identifier": ("ptx", f"{HEAD}{'a' * 500000}: ret;\n}}\n"),
     "laughs": ("cuda", "#define A0 x=x*x+1.f;\n"
                + "".join(f"#define A{i + 1} A{i} A{i} A{i} A{i}\n" for i in range(14))
