@@ -230,6 +230,12 @@ class Evaluation(Record):
         """Whether every gate passed."""
         return self.status == "OK"
 
+    @property
+    def seconds(self) -> float:
+        """Geometric mean of the median seconds over the timed workloads; nan where not timed."""
+        medians = [timing.median for timing in self.times.values()]
+        return float(np.exp(np.mean(np.log(medians)))) if medians else float("nan")
+
 
 @dataclass(frozen=True)
 class Built:

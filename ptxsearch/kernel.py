@@ -6,10 +6,13 @@ A `Proposal` is a kernel somebody wants tried, with where it comes from and what
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from ptxsearch.errors import ExpressionError, KernelError
@@ -162,6 +165,23 @@ class Kernel(Record):
                 raise KernelError(
                     f"no value for the parameters {', '.join(missing)}", "give each one a value"
                 )
+
+    @cached_property
+    def template(self) -> str:
+        """A sha256 equal for kernels that differ in values, comments and white space alone."""
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", self.source, flags=re.S)
+        parts = {
+            "source": " ".join(text.split()),
+            "language": self.language,
+            "rest": replace(self, source="", values={}, space=None).to_dict(),
+            "space": None if self.space is None else self.space.to_dict(),
+            "fixed": {
+                name: value
+                for name, value in self.values.items()
+                if self.space is None or name not in self.space.params
+            },
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def with_values(self, **values: Value) -> Kernel:
         """The same template with some values replaced. Raises KernelError where illegal."""

@@ -1,15 +1,16 @@
 """The search tree: nodes are kernel templates, edges are edits, visits live on edges.
 
-Only three functions change statistics: `add` (a child, pending), `settle` (its verdict, with the
-backup) and `visit` (one descent). The rules are those of docs/search.md: max backup, failures
-that inform text and priors only, equal templates that share one node.
+Statistics change only here: `add` (a child, pending), `visit` (one descent), `settle` (a verdict,
+with the backup), and `close` and `share`, which end a node. The rules are those of docs/search.md:
+max backup, failures that inform text and priors only, equal templates that share one node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, overload
 
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Edit, Idea, Kernel
@@ -19,12 +20,15 @@ State = Literal["pending", "ok", "failed", "repeated"]
 
 @dataclass(slots=True)
 class Edge:
-    """One edit from a parent to a child: its prior and how often it was descended."""
+    """One edit from a parent to a child: its prior, how often it was descended, and how often
+    such a descent still waits for its result.
+    """
 
     parent: int
     child: int
     prior: float
     visits: int = 0
+    pending: int = 0
     alias: bool = False
 
 
@@ -34,7 +38,9 @@ class Node:
 
     `reward` is that of its best configuration (a lower bound of log speedup over the baseline),
     `value` the best reward of its subtree; both None until something in it passed. `family` is
-    the root child it descends from (0 at the root).
+    the root child it descends from (0 at the root). A closed node gets no more children; it is
+    exhausted where nothing below it is open or in flight either. `passed`, `in_flight` and `lost`
+    count its children, `losses` the latest ones in a row that failed or repeated.
     """
 
     id: int
@@ -48,26 +54,47 @@ class Node:
     reward: float | None = None
     value: float | None = None
     closed: bool = False
+    exhausted: bool = False
+    visits: int = 0
+    passed: int = 0
+    in_flight: int = 0
+    lost: int = 0
+    losses: int = 0
     parents: list[Edge] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
 
-    @property
-    def visits(self) -> int:
-        """Descents through this node to a child."""
-        return sum(edge.visits for edge in self.edges)
-
 
 class Tree:
-    """All nodes of a run by number; node 0 is the baseline."""
+    """All nodes of a run by number; node 0 is the baseline.
+
+    `ranking` holds the nodes that passed, best reward first; `lowest` and `highest` are the
+    extreme rewards among them.
+    """
 
     def __init__(self, baseline: Kernel) -> None:
         root = Node(0, baseline, Edit("baseline", "the task's baseline"), depth=0, family=0)
         self.nodes: list[Node] = [root]
+        self._ranked: list[tuple[float, int]] = []
 
     @property
     def root(self) -> Node:
         """The baseline's node."""
         return self.nodes[0]
+
+    @property
+    def ranking(self) -> Ranking:
+        """Numbers of the nodes that passed, best reward first, the older one in a tie."""
+        return Ranking(self._ranked)
+
+    @property
+    def lowest(self) -> float | None:
+        """The lowest reward of a node that passed."""
+        return -self._ranked[-1][0] if self._ranked else None
+
+    @property
+    def highest(self) -> float | None:
+        """The highest reward of a node that passed."""
+        return -self._ranked[0][0] if self._ranked else None
 
     def add(
         self, parent: Node, kernel: Kernel | None, edit: Edit, *, prior: float, idea: Idea | None
@@ -84,9 +111,20 @@ class Tree:
         )
         edge = Edge(parent.id, number, prior)
         parent.edges.append(edge)
+        parent.in_flight += 1
         child.parents.append(edge)
         self.nodes.append(child)
         return child
+
+    def visit(self, path: Sequence[Edge], *, settled: bool) -> None:
+        """Count one descent along `path`: pending when it begins, a visit once settled."""
+        for edge in path:
+            if settled:
+                edge.pending -= 1
+                edge.visits += 1
+                self.nodes[edge.parent].visits += 1
+            else:
+                edge.pending += 1
 
     def settle(
         self,
@@ -98,31 +136,62 @@ class Tree:
         kernel: Kernel | None = None,
     ) -> None:
         """Record a verdict on `node` (its best configuration's) and back the value up."""
+        if node.state == "pending":
+            for edge in node.parents:
+                self._count(self.nodes[edge.parent], state)
         node.state = state
         node.evaluation = evaluation if evaluation is not None else node.evaluation
         node.kernel = kernel if kernel is not None else node.kernel
-        if state == "ok":
-            node.reward = reward
+        self._rank(node, reward if state == "ok" else None)
         self._backup(node)
 
-    def visit(self, path: list[Edge]) -> None:
-        """Count one descent along `path`."""
-        for edge in path:
-            edge.visits += 1
+    def close(self, node: Node) -> None:
+        """No more children for `node`."""
+        node.closed = True
+        self._exhaust(node)
 
-    def share(self, edge: Edge, twin: Node) -> None:
-        """Point `edge` at `twin`, whose template equals the child's; the old child is repeated.
+    def share(self, child: Node, twin: Node) -> None:
+        """Let `child`'s parent point at `twin`, whose template is equal; the child is repeated.
 
         An edge that would close a cycle becomes an alias: kept, never descended.
         """
-        old = self.nodes[edge.child]
-        old.state = "repeated"
+        edge = child.parents[0]
         parent = self.nodes[edge.parent]
+        self.settle(child, "repeated")
         edge.alias = twin is parent or self._is_ancestor(twin, parent)
         edge.child = twin.id
         if not edge.alias:
             twin.parents.append(edge)
         self._backup(parent)
+
+    def _count(self, parent: Node, state: State) -> None:
+        parent.in_flight -= 1
+        if state == "ok":
+            parent.passed += 1
+            parent.losses = 0
+        else:
+            parent.lost += 1
+            parent.losses += 1
+        self._exhaust(parent)
+
+    def _rank(self, node: Node, reward: float | None) -> None:
+        if node.reward is not None:
+            del self._ranked[bisect_left(self._ranked, (-node.reward, node.id))]
+        node.reward = reward
+        if reward is not None:
+            insort(self._ranked, (-reward, node.id))
+
+    def _exhaust(self, node: Node) -> None:
+        pending = [node]
+        while pending:
+            current = pending.pop()
+            children = (self.nodes[edge.child] for edge in current.edges if not edge.alias)
+            over = current.closed and all(
+                child.exhausted or child.state not in ("ok", "pending") for child in children
+            )
+            if over != current.exhausted:
+                current.exhausted = over
+                pending.extend(self.nodes[edge.parent] for edge in current.parents)
 
     def _is_ancestor(self, candidate: Node, node: Node) -> bool:
         pending, seen = [node], {node.id}
@@ -136,21 +205,54 @@ class Tree:
         return False
 
     def _backup(self, node: Node) -> None:
-        # Recomputed, not incremented, so that a later and lower verdict also reaches ancestors.
         pending = [node]
         while pending:
             current = pending.pop()
-            values = [
-                value
-                for edge in current.edges
-                if not edge.alias and (value := self.nodes[edge.child].value) is not None
-            ]
-            if current.reward is not None:
-                values.append(current.reward)
-            best = max(values, default=None)
-            if best != current.value or current is node:
-                current.value = best
-                pending.extend(self.nodes[edge.parent] for edge in current.parents)
+            before = current.value
+            current.value = self._best(current)
+            if current.value == before:
+                continue
+            for edge in current.parents:
+                parent = self.nodes[edge.parent]
+                # A rise needs no look at the siblings; a fall of the best does.
+                if edge.alias or (before is None and _below(current.value, parent.value)):
+                    continue
+                if _below(current.value, parent.value) and before != parent.value:
+                    continue
+                pending.append(parent)
+
+    def _best(self, node: Node) -> float | None:
+        values = [
+            value
+            for edge in node.edges
+            if not edge.alias and (value := self.nodes[edge.child].value) is not None
+        ]
+        if node.reward is not None:
+            values.append(node.reward)
+        return max(values, default=None)
+
+
+def _below(value: float | None, other: float | None) -> bool:
+    return other is not None and (value is None or value <= other)
+
+
+class Ranking(Sequence[int]):
+    """Node numbers by reward, best first, read off the tree's sorted list."""
+
+    def __init__(self, ranked: list[tuple[float, int]]) -> None:
+        self._ranked = ranked
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if isinstance(index, slice):
+            return [number for _, number in self._ranked[index]]
+        return self._ranked[index][1]
 
 
 class TreeView:
@@ -173,10 +275,8 @@ class TreeView:
     @property
     def incumbent(self) -> Node:
         """The node with the best reward so far; the root where nothing passed."""
-        return max(
-            self._tree.nodes,
-            key=lambda node: (-1e9 if node.reward is None else node.reward, -node.id),
-        )
+        ranking = self._tree.ranking
+        return self._tree.nodes[ranking[0]] if len(ranking) else self._tree.root
 
     def children(self, node: Node) -> tuple[Node, ...]:
         """Every attempt at `node` in order: passed, failed and pending."""

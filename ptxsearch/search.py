@@ -1,0 +1,325 @@
+"""The algorithm: decide, write the event, apply it. `ask` for kernels to judge, `tell` verdicts.
+
+A decision either tunes the parameters of a template or descends the tree and expands a node:
+
+    ask:   absorb the results this decision may see
+           tune a template, if it is its turn; else
+           select a node by the policy's rule, and let a proposer write a child for it
+    tell:  the verdict becomes a reward, is backed up, and crowns a new incumbent
+
+It imports neither CUDA nor a model's client; time and money enter through `tell` alone, so the
+same verdicts give the same tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ptxsearch.budget import Budget, Spend
+from ptxsearch.errors import StoreError, UsageError
+from ptxsearch.evaluation import Evaluation
+from ptxsearch.journal import Event, Journal
+from ptxsearch.kernel import Edit, Kernel, Proposal
+from ptxsearch.policy import Policy
+from ptxsearch.progress import Asked, Progress
+from ptxsearch.protocols import Proposer, Store
+from ptxsearch.selection import Descent, Situation, select
+from ptxsearch.store import MemoryStore
+from ptxsearch.tasks import Task
+from ptxsearch.tree import Node, TreeView
+from ptxsearch.trial import Best, Result, RunState
+
+Told = tuple[str, Evaluation] | tuple[str, Evaluation, Spend]
+
+
+class Search:
+    """One run over a task: `ask` commits decisions, `tell` takes verdicts in any order.
+
+    A store that holds the start of the same run is resumed: what was told is not asked again,
+    what was asked and never told is asked again first.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        proposers: Sequence[Proposer],
+        policy: Policy | None = None,
+        budget: Budget | None = None,
+        store: Store | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.task, self.seed = task, seed
+        self.proposers = tuple(proposers)
+        self.policy, self.budget = policy or Policy(), budget or Budget()
+        self.journal = Journal(store or MemoryStore())
+        self.progress = Progress(
+            task.baseline, policy=self.policy, budget=self.budget, seed=self.seed
+        )
+        self.view = TreeView(self.progress.tree)
+        self._again: list[Asked] = self._resume()
+
+    def ask(self, n: int = 1) -> list[Proposal]:
+        """Up to `n` kernels to judge; none where it must wait for verdicts, or is `done`."""
+        batch: list[Proposal] = []
+        while self._again and len(batch) < n:
+            batch.append(self._again.pop(0).proposal)
+        while len(batch) < n and not self.done:
+            proposal = self._decide()
+            if proposal is None:
+                break
+            if proposal.kernel is None:
+                verdict = Evaluation("NO_KERNEL", "proposal", proposal.note)
+                self.tell([(proposal.id, verdict)])
+            else:
+                batch.append(proposal)
+        return batch
+
+    def tell(self, results: Iterable[Told]) -> None:
+        """Verdicts as (proposal id, evaluation) or with what they cost; repeats are refused."""
+        for identifier, evaluation, *spend in results:
+            number = self._number(identifier)
+            cost = spend[0] if spend else Spend(device_seconds=sum(evaluation.cost.values()))
+            self._commit(
+                {
+                    "type": "tell",
+                    "number": number,
+                    "evaluation": evaluation,
+                    "spend": {k: v for k, v in cost.to_dict().items() if k != "schema"},
+                }
+            )
+
+    def stop(self, state: RunState, reason: str) -> None:
+        """End the run; what was told counts, what was not told can be resumed."""
+        if self.progress.stopped is None:
+            self._commit({"type": "stop", "state": state, "reason": reason})
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will be asked."""
+        return self.progress.stopped is not None
+
+    def rival(self, proposal: Proposal) -> Kernel | None:
+        """The kernel a proposal has to beat: its family's best, else the incumbent."""
+        tree = self.progress.tree
+        node = tree.nodes[max(proposal.parent, 0)]
+        family = [n for n in (*self.view.lineage(node), node) if n.reward is not None]
+        best = max(family, key=lambda n: n.reward or 0.0, default=self.view.incumbent)
+        return best.kernel
+
+    def result(self) -> Result:
+        """What was found so far."""
+        progress = self.progress
+        state, reason = progress.stopped or ("interrupted", "still running")
+        top = progress.best
+        best = None
+        if top is not None and top.proposal.kernel is not None:
+            best = Best(top, top.evaluation, top.proposal.kernel)
+        return Result(
+            task=self.task.name,
+            state=state,  # type: ignore[arg-type]
+            best=best,
+            incumbents=tuple(progress.incumbents),
+            trials=tuple(progress.trials),
+            spend=progress.spend,
+            reason=reason,
+            baseline=progress.baseline,
+        )
+
+    def _decide(self) -> Proposal | None:
+        """The next decision as a committed proposal; None where it must wait or has stopped."""
+        progress = self.progress
+        number = progress.decisions
+        if number == 0:
+            edit = Edit("baseline", "the task's baseline")
+            return self._place(
+                Proposal("0", -1, self.task.baseline, edit), Descent(self.view.root, ())
+            )
+        if not self._may_decide(number):
+            return None
+        if not self._baseline_passed():
+            return None
+        if self._tuning_is_due():
+            tuned = self._tune()
+            if tuned is not None:
+                return tuned
+        found = self._expand() or self._tune(last_resort=True)
+        if found is None:
+            self._run_dry()
+        return found
+
+    def _may_decide(self, number: int) -> bool:
+        """Whether every result this decision must see has come and the budget has room."""
+        progress = self.progress
+        horizon = number - self.policy.window if self.policy.order else -1
+        if any(n <= horizon and n not in progress.told for n in progress.waiting):
+            return False
+        self._see(horizon)
+        while not self.budget.allows(progress.spend, Spend(trials=1 + len(progress.waiting))):
+            # Room may come back where a result was free; results are seen in order.
+            first = min(progress.waiting, default=None)
+            if first is None:
+                break
+            if first not in progress.told:
+                return False
+            self._see(first)
+        reason = self._stop_reason()
+        if reason is None:
+            return True
+        if not progress.waiting or all(n in progress.told for n in progress.waiting):
+            self.stop(*reason)
+        return False
+
+    def _see(self, upto: int) -> None:
+        if any(number <= upto for number in self.progress.told):
+            self._commit({"type": "seen", "upto": upto})
+
+    def _stop_reason(self) -> tuple[RunState, str] | None:
+        progress, best = self.progress, self.progress.best
+        cap = self.budget.exhausted(progress.spend)
+        if cap:
+            return "budget", f"{cap} spent"
+        if not self.budget.allows(progress.spend, Spend(trials=1 + len(progress.waiting))):
+            return "budget", "trials spent"
+        if best is None or best.id == 0:
+            return None
+        seconds, target = best.evaluation.seconds, self.policy.target_seconds
+        attainable = best.evaluation.evidence.get("attainable_seconds")
+        if target is not None and seconds <= target:
+            return "done", f"target of {target} s reached"
+        if attainable and seconds <= attainable * (1 + self.policy.stop_within):
+            return "done", f"within {self.policy.stop_within:.0%} of what is attainable"
+        quiet = progress.trials[-1].id - best.id
+        if self.policy.stagnation is not None and quiet >= self.policy.stagnation:
+            return "done", f"no better kernel in {quiet} decisions"
+        return None
+
+    def _baseline_passed(self) -> bool:
+        baseline = self.progress.baseline
+        if baseline is None:
+            return False
+        if not baseline.ok:
+            self.stop("done", f"the baseline is {baseline.status}: {baseline.message}")
+        return baseline.ok
+
+    def _tuning_is_due(self) -> bool:
+        share = self.progress.tunes + 1 <= self.policy.tune_share * (self.progress.decisions + 1)
+        return share or self.progress.tree.root.exhausted
+
+    def _tune(self, *, last_resort: bool = False) -> Proposal | None:
+        found = self.progress.tunings.next(last_resort=last_resort)
+        if found is None or found[0].kernel is None:
+            return None
+        node, values = found
+        assert node.kernel is not None
+        text = ", ".join(f"{name}={value}" for name, value in values.items())
+        tuned = node.kernel.with_values(**values)
+        proposal = Proposal("", node.id, tuned, Edit("parameters", text), kind="tune")
+        return self._place(proposal, Descent(node, ()))
+
+    def _expand(self) -> Proposal | None:
+        """Descend and let the proposers of the chosen node take turns until one has an idea."""
+        while True:
+            situation = self._situation()
+            descent = select(self.progress.tree, self.policy, situation, self._random("select"))
+            if descent is None:
+                return None
+            for index in self._turns(descent.node):
+                proposer = self.proposers[index]
+                found = proposer.propose(self.view, descent.node, 1, self._random("propose"))
+                if found:
+                    return self._place(found[0], descent)
+                self._commit(
+                    {
+                        "type": "closed",
+                        "node": descent.node.id,
+                        "proposer": index,
+                        "of": len(self.proposers),
+                    }
+                )
+
+    def _turns(self, node: Node) -> list[int]:
+        silent = self.progress.out_of_ideas.get(node.id, set())
+        start = len(node.edges)
+        order = [(start + i) % len(self.proposers) for i in range(len(self.proposers))]
+        return [index for index in order if index not in silent]
+
+    def _situation(self) -> Situation:
+        flying: dict[int, int] = {}
+        for asked in self.progress.waiting.values():
+            if asked.attempt:
+                flying[asked.node.family] = flying.get(asked.node.family, 0) + 1
+        share = -(-(sum(flying.values()) + 1) // 2)
+        crowded = self.policy.window > 1
+        full = {f for f, count in flying.items() if count >= max(share, 1)} if crowded else set()
+        kept = None
+        if self.budget.fraction(self.progress.spend) >= 1 - self.policy.end_share:
+            families = dict.fromkeys(
+                self.progress.tree.nodes[n].family for n in self.progress.tree.ranking[:200]
+            )
+            kept = set([f for f in families if f][: self.policy.end_families])
+        return Situation(len(self.progress.waiting), full, kept)
+
+    def _place(self, proposal: Proposal, descent: Descent) -> Proposal:
+        number = self.progress.decisions
+        proposal = replace(proposal, id=str(number))
+        tree = self.progress.tree
+        path = [[edge.parent, tree.nodes[edge.parent].edges.index(edge)] for edge in descent.path]
+        self._commit({"type": "ask", "number": number, "proposal": proposal, "path": path})
+        return proposal
+
+    def _run_dry(self) -> None:
+        if not self.progress.waiting:
+            self.stop("done", "no proposer has an idea left")
+        else:
+            self._see(min(self.progress.waiting) if self.progress.told else -1)
+
+    def _random(self, purpose: str) -> np.random.Generator:
+        digest = hashlib.sha256(f"{purpose}:{self.progress.decisions}".encode()).digest()
+        key = np.frombuffer(digest[:8], dtype=np.uint64)
+        seed = np.array([self.seed & (2**64 - 1)], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=np.concatenate([seed, key])))
+
+    def _number(self, identifier: str) -> int:
+        number = int(identifier) if str(identifier).isdigit() else -1
+        if number not in self.progress.waiting or number in self.progress.told:
+            raise UsageError(
+                f"result for proposal {identifier!r}, which is not waiting",
+                "tell each asked proposal once",
+            )
+        return number
+
+    def _commit(self, event: Event) -> None:
+        self.journal.write(event)
+        self.progress.apply(event)
+
+    def _resume(self) -> list[Asked]:
+        header = {
+            "type": "run",
+            "task": self.task.name,
+            "digest": self.task.digest,
+            "policy": self.policy.to_dict(),
+            "seed": self.seed,
+        }
+        found = None
+        for event in self.journal.read():
+            if event["type"] == "run":
+                found = {name: event.get(name) for name in header}
+            else:
+                self.progress.apply(event)
+        if found is None:
+            self.journal.write({**header, "budget": self.budget.to_dict()})
+            return []
+        changed = [name for name in header if found[name] != header[name]]
+        if changed:
+            raise StoreError(
+                f"the store holds a run with another {', '.join(changed)}",
+                "resume with the same task, policy and seed, or choose another store",
+            )
+        if self.progress.stopped is not None:
+            self._commit({"type": "resumed"})
+        return [a for n, a in sorted(self.progress.waiting.items()) if n not in self.progress.told]
