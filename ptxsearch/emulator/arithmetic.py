@@ -1,0 +1,95 @@
+"""Instruction semantics: `decode` turns an instruction into a function on register arrays.
+
+The families live in modules beside this one; each has a table `RULES` from opcode to the forms
+it knows. Memory, control flow and instructions across lanes are not decoded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ptxsearch.emulator import (
+    binary,
+    carry,
+    comparison,
+    conversion,
+    floating,
+    integer,
+    moves,
+)
+from ptxsearch.emulator.operation import (
+    STORAGE,
+    WIDTHS,
+    Array,
+    Decoded,
+    Invalid,
+    Operation,
+    Rule,
+    Unsupported,
+    fit,
+    form_of,
+)
+from ptxsearch.ptx.syntax import Float, Instruction, Integer
+
+__all__ = ["Array", "Decoded", "Invalid", "Operation", "Unsupported", "decode", "encode"]
+
+FAMILIES = (moves, integer, floating, binary, comparison, conversion, carry)
+
+
+def _merged() -> Mapping[str, tuple[Rule, ...]]:
+    table: dict[str, tuple[Rule, ...]] = {}
+    for family in FAMILIES:
+        for opcode, rules in family.RULES.items():
+            table[opcode] = table.get(opcode, ()) + rules
+    return table
+
+
+RULES = _merged()
+
+
+def decode(instruction: Instruction, registers: Mapping[str, str]) -> Decoded:
+    """The operation of an instruction, given the declared types of registers by name.
+
+    Sources wider than the instruction's type are truncated and results extended to the declared
+    width by the operation itself, so arrays go in and out as stored.
+    """
+    form = form_of(instruction, registers)
+    for candidate in RULES.get(form.opcode, ()):
+        if candidate.matches(form):
+            built = candidate.build(form)
+            return fit(built, form) if isinstance(built, Operation) else built
+    return Unsupported(instruction.mnemonic)
+
+
+def encode(value: Integer | Float, type_: str) -> np.generic[Any]:
+    """The stored bits of an immediate operand read as a PTX type."""
+    width = WIDTHS[type_]
+    if width == 1:
+        return np.bool_(isinstance(value, Integer) and value.value != 0)
+    kind = STORAGE[min(width, 64)].type
+    if isinstance(value, Integer):
+        bits = value.value & ((1 << min(width, 64)) - 1)
+    else:
+        bits = _float_bits(value, width)
+    stored: np.generic[Any] = kind(bits)
+    return stored
+
+
+def _float_bits(value: Float, width: int) -> int:
+    """The bits of a floating literal at a width; wider literals are rounded to nearest."""
+    if value.width == width:
+        return value.bits
+    number = (
+        np.uint32(value.bits).view(np.float32)
+        if value.width == 32
+        else np.uint64(value.bits).view(np.float64)
+    )
+    with np.errstate(all="ignore"):
+        if width == 16:
+            return int(np.float16(number).view(np.uint16))
+        if width == 32:
+            return int(np.float32(number).view(np.uint32))
+    return int(np.float64(number).view(np.uint64))

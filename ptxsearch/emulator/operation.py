@@ -1,0 +1,258 @@
+"""What one decoded instruction is: its operand types and a function from arrays to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ptxsearch.ptx.syntax import Instruction, Operand, Pair, Register, Sink, Vector
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Run = Callable[..., tuple[Array, ...]]
+
+WIDTHS: Mapping[str, int] = {
+    "pred": 1,
+    **{f"{kind}{width}": width for kind in "bus" for width in (8, 16, 32, 64)},
+    "b128": 128,
+    "f16": 16,
+    "bf16": 16,
+    "f32": 32,
+    "tf32": 32,
+    "f64": 64,
+    "f16x2": 32,
+    "bf16x2": 32,
+    "u16x2": 32,
+    "s16x2": 32,
+    "f32x2": 64,
+    "e4m3x2": 16,
+    "e5m2x2": 16,
+    "e2m3x2": 16,
+    "e3m2x2": 16,
+    "ue8m0x2": 16,
+    "e2m1x2": 8,
+    "e4m3x4": 32,
+    "e5m2x4": 32,
+    "e2m3x4": 32,
+    "e3m2x4": 32,
+    "e2m1x4": 16,
+}
+"""Bits of every type an arithmetic instruction can name."""
+
+STORAGE: Mapping[int, np.dtype[Any]] = {
+    1: np.dtype(np.bool_),
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+}
+"""How a register of a width is stored: predicates as bool, all else as unsigned integers."""
+
+SIGNED: Mapping[int, np.dtype[Any]] = {
+    8: np.dtype(np.int8),
+    16: np.dtype(np.int16),
+    32: np.dtype(np.int32),
+    64: np.dtype(np.int64),
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The meaning of one instruction.
+
+    `sources` and `destinations` name the PTX type of each operand in the order of the
+    instruction, vectors and pairs flattened. `run` takes the stored arrays of the sources, all of
+    one length or of length 1, and returns those of the destinations; it never writes into its
+    arguments. Arrays of length 1 in give arrays of length 1 out. With `reads_carry` a trailing
+    bool array is taken, with `writes_carry` one more is returned. `flops` counts per executed
+    thread under the names `fp64_add`, `fp64_mul`, `fp64_fma`, and the same for fp32 and fp16.
+    """
+
+    sources: tuple[str, ...]
+    destinations: tuple[str, ...]
+    run: Run
+    reads_carry: bool = False
+    writes_carry: bool = False
+    flops: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """An instruction this emulator does not know; `reason` names it."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """An instruction that no PTX assembler accepts; `reason` says what is wrong."""
+
+    reason: str
+
+
+Decoded = Operation | Unsupported | Invalid
+
+
+@dataclass(frozen=True)
+class Form:
+    """An instruction with its modifiers split into flags and types, its operands flattened."""
+
+    opcode: str
+    flags: tuple[str, ...]
+    types: tuple[str, ...]
+    destinations: tuple[Operand, ...]
+    sources: tuple[Operand, ...]
+    registers: Mapping[str, str]
+
+    @property
+    def type(self) -> str:
+        """The first type, empty where there is none."""
+        return self.types[0] if self.types else ""
+
+    def has(self, flag: str) -> bool:
+        """Whether the instruction carries the modifier."""
+        return flag in self.flags
+
+    def one_of(self, *flags: str, default: str = "") -> str:
+        """The first of the modifiers that the instruction carries."""
+        return next((flag for flag in flags if flag in self.flags), default)
+
+    def register_type(self, operand: Operand) -> str:
+        """The declared type of a register operand, empty for any other operand."""
+        if not isinstance(operand, Register):
+            return ""
+        declared = self.registers.get(operand.name, "")
+        return declared.rpartition(".")[2] if operand.component else declared
+
+
+def form_of(instruction: Instruction, registers: Mapping[str, str]) -> Form:
+    """The instruction with its first operand as destinations and the rest as sources."""
+    flat = [_flatten(operand) for operand in instruction.operands]
+    return Form(
+        opcode=instruction.opcode,
+        flags=tuple(word for word in instruction.modifiers if word not in WIDTHS),
+        types=tuple(word for word in instruction.modifiers if word in WIDTHS),
+        destinations=flat[0] if flat else (),
+        sources=tuple(operand for group in flat[1:] for operand in group),
+        registers=registers,
+    )
+
+
+def _flatten(operand: Operand) -> tuple[Operand, ...]:
+    if isinstance(operand, Vector):
+        return operand.elements
+    if isinstance(operand, Pair):
+        return (operand.first, operand.second)
+    return (operand,)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the forms of an opcode whose first type is in `types` are built.
+
+    `flags` are all modifiers that this family may carry; a form with any other one does not
+    belong to it.
+    """
+
+    types: frozenset[str]
+    flags: frozenset[str]
+    build: Callable[[Form], Decoded]
+
+    def matches(self, form: Form) -> bool:
+        """Whether the form belongs to this family."""
+        return form.type in self.types and self.flags.issuperset(form.flags)
+
+
+def rule(types: str, flags: str, build: Callable[[Form], Decoded]) -> Rule:
+    """A `Rule` from blank-separated words."""
+    return Rule(frozenset(types.split()), frozenset(flags.split()), build)
+
+
+def fit(operation: Operation, form: Form) -> Operation | Invalid:
+    """The operation adapted to the declared widths of the form's registers.
+
+    A wider source is truncated; a wider destination is extended by the sign of its type.
+    """
+    for role, types, operands in (
+        ("source", operation.sources, form.sources),
+        ("destination", operation.destinations, form.destinations),
+    ):
+        if len(types) != len(operands):
+            return Invalid(f"{form.opcode} takes {len(types)} {role}(s), got {len(operands)}")
+    cuts = tuple(_cut(form, *pair) for pair in zip(operation.sources, form.sources, strict=True))
+    grown = tuple(
+        _grown(form, *pair) for pair in zip(operation.destinations, form.destinations, strict=True)
+    )
+    for outcome in (*cuts, *grown):
+        if isinstance(outcome, Invalid):
+            return outcome
+    if not any(cuts) and not any(grown):
+        return operation
+    return replace(
+        operation,
+        destinations=tuple(
+            form.register_type(operand) if growth else type_
+            for type_, operand, growth in zip(
+                operation.destinations, form.destinations, grown, strict=True
+            )
+        ),
+        run=_adapted(operation.run, cuts, grown),
+    )
+
+
+Cast = tuple[np.dtype[Any], ...]
+
+
+def _cut(form: Form, type_: str, operand: Operand) -> Cast | Invalid:
+    """The casts that bring a wider register to the width of `type_`."""
+    declared = form.register_type(operand)
+    if not declared or declared not in WIDTHS:
+        return ()
+    have, need = WIDTHS[declared], WIDTHS[type_]
+    if have == need:
+        return ()
+    if have < need or need == 1:
+        return Invalid(f"{form.opcode} reads {type_} from a register of type {declared}")
+    return (STORAGE[need],) if have <= 64 else ()
+
+
+def _grown(form: Form, type_: str, operand: Operand) -> Cast | Invalid:
+    """The casts that bring a result of `type_` to the width of a wider register."""
+    declared = form.register_type(operand)
+    if isinstance(operand, Sink) or not declared or declared not in WIDTHS:
+        return ()
+    have, need = WIDTHS[declared], WIDTHS[type_]
+    if have == need:
+        return ()
+    if have < need or need == 1:
+        return Invalid(f"{form.opcode} writes {type_} to a register of type {declared}")
+    if type_.startswith("s"):
+        return (SIGNED[need], SIGNED[have], STORAGE[have])
+    return (STORAGE[have],)
+
+
+def _adapted(run: Run, cuts: tuple[Any, ...], grown: tuple[Any, ...]) -> Run:
+    """`run` with sources truncated and results extended."""
+
+    def adapted(*arrays: Array) -> tuple[Array, ...]:
+        cut = [
+            array.astype(casts[0]) if casts else array
+            for array, casts in zip(arrays, cuts, strict=False)
+        ]
+        results = run(*cut, *arrays[len(cuts) :])
+        wide = [
+            extend(result, casts) if casts else result
+            for result, casts in zip(results, grown, strict=False)
+        ]
+        return (*wide, *results[len(grown) :])
+
+    return adapted
+
+
+def extend(result: Array, casts: Cast) -> Array:
+    """The array widened by (wide unsigned,) or by (signed, wide signed, wide unsigned)."""
+    if len(casts) == 1:
+        return result.astype(casts[0])
+    return result.view(casts[0]).astype(casts[1]).view(casts[2])
