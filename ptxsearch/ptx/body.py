@@ -23,7 +23,7 @@ from ptxsearch.ptx.syntax import (
     Vector,
 )
 from ptxsearch.ptx.tokens import END, Tokens, suggestion
-from ptxsearch.ptx.vocabulary import BODY_DIRECTIVES, OPCODES, OPERAND_COUNTS
+from ptxsearch.ptx.vocabulary import ADDRESS_OPCODES, BODY_DIRECTIVES, OPCODES, OPERAND_COUNTS
 
 Signature = tuple[tuple[Variable, ...], tuple[Variable, ...]]
 _ENDS = frozenset({",", ";"})
@@ -211,6 +211,7 @@ class Body:
         if opcode == "call":
             operands = self._call()
         else:
+            self.operands.memory = opcode not in ADDRESS_OPCODES
             operands = self._operands(text)
             allowed = OPERAND_COUNTS.get(opcode)
             if allowed and not allowed[0] <= len(operands) <= allowed[1]:
@@ -277,7 +278,7 @@ class Body:
     def _miscounted(self, text: str, got: int, start: int) -> None:
         least, most = OPERAND_COUNTS[text.split(".")[0]]
         wanted = str(least) if least == most else f"{least} to {most}"
-        self.tokens.fail(f"'{text}' takes {wanted} operands, got {got}", start)
+        self.tokens.fail(f"'{text[:60]}' takes {wanted} operands, got {got}", start)
 
 
 def pragma(tokens: Tokens) -> str:

@@ -23,12 +23,17 @@ _CONSTANT_STARTS = frozenset("-+~(") | frozenset("0123456789")
 
 
 class Operands:
-    """Reads operands; `slot` tells where a name that may be a label was used."""
+    """Reads operands of one instruction after the other.
+
+    `slot` tells where a name that may be a label was used, `memory` whether the instruction can
+    have an operand in brackets.
+    """
 
     def __init__(self, tokens: Tokens, scopes: Scopes) -> None:
         self.tokens = tokens
         self.scopes = scopes
         self.slot: int | str = 0
+        self.memory = True
 
     def operand(self) -> Operand:
         """The operand at the cursor, which moves past it."""
@@ -54,6 +59,8 @@ class Operands:
             if isinstance(operand, Name) and tokens.next in ("+", "-", "["):
                 return self._displaced(operand)
             return operand
+        if text == "-" and isinstance(self.scopes.resolve(tokens.texts[tokens.at + 1]), Register):
+            return self._minus()
         if text[:1] in _CONSTANT_STARTS or isinstance(operand, Integer):
             return constant(tokens)
         if text == "_":
@@ -75,6 +82,13 @@ class Operands:
                 elements.append(self.operand())
             tokens.expect(")", what)
         return Group(tuple(elements))
+
+    def _minus(self) -> Register:
+        """`-a.h0`: video instructions negate an operand."""
+        register = self.scopes.resolve(self.tokens.texts[self.tokens.at + 1])
+        assert isinstance(register, Register)
+        self.tokens.at += 2
+        return Register(register.name, "-" + register.component)
 
     def _negated(self) -> Operand:
         tokens = self.tokens
@@ -118,6 +132,8 @@ class Operands:
 
     def _address(self) -> Operand:
         tokens = self.tokens
+        if not self.memory:
+            tokens.fail("mov, cvta and isspacep take no [address]; load and store with ld and st")
         tokens.at += 1
         base = self._base()
         if tokens.next == "]":

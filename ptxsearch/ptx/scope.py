@@ -179,8 +179,11 @@ class Scopes:
 
     def _fresh(self, name: str) -> str:
         match = _NUMBERED.fullmatch(name)
-        numbered = self.top.ranges.get(match[1]) if match else None
-        inside = numbered is not None and match is not None and int(match[2]) < numbered.count
+        inside = (
+            match is not None
+            and match[1] in self.top.ranges
+            and int(match[2]) < self._ranges[match[1]].count
+        )
         if name in self.top.names or inside:
             self.tokens.fail(f"'{name}' is declared twice in one scope; rename one of them")
         return name

@@ -20,16 +20,15 @@ from ptxsearch.ptx.syntax import (
     Variable,
     Vector,
 )
-from ptxsearch.ptx.vocabulary import TYPE_BYTES
-
-_BARE_ADDRESS = frozenset({"mov", "cvta", "call", "isspacep"})
+from ptxsearch.ptx.vocabulary import ADDRESS_OPCODES, TYPE_BYTES
 
 
 def operand_text(operand: Operand, *, bare: bool = False) -> str:
     """An operand as PTX; `bare` leaves the brackets of an address out."""
     match operand:
         case Register(name, component):
-            return f"{name}.{component}" if component else name
+            sign, part = ("-", component[1:]) if component[:1] == "-" else ("", component)
+            return f"{sign}{name}.{part}" if part else sign + name
         case Special(name) | Name(name):
             return name
         case Integer(value):
@@ -72,7 +71,7 @@ def instruction_text(instruction: Instruction) -> str:
     if instruction.opcode == "call":
         words.append(_call_text(instruction.operands))
     else:
-        bare = instruction.opcode in _BARE_ADDRESS
+        bare = instruction.opcode in ADDRESS_OPCODES
         texts = [operand_text(operand, bare=bare) for operand in instruction.operands]
         if "unified" in instruction.modifiers:
             texts = [f"{text}.unified" if text[0] == "[" else text for text in texts]

@@ -17,6 +17,7 @@ class Register:
     """A declared register, `%r1`; `component` is x, y, z or w of a `.reg .v4`.
 
     Operands of video instructions select bytes or halves: there it is b0, h1, h10, b7610, ...
+    with a minus ahead where the operand is negated (`-`, `-h0`).
     """
 
     name: str

@@ -61,6 +61,9 @@ OPCODES = frozenset(
     )
 )
 
+# Opcodes whose operands are addresses themselves, `sym+4` instead of `[sym+4]`.
+ADDRESS_OPCODES = frozenset(_words("mov cvta isspacep"))
+
 # Least and most operands of the opcodes of one fixed form.
 OPERAND_COUNTS = {
     **dict.fromkeys(_words("abs neg not cnot popc clz brev rcp sqrt rsqrt sin cos lg2"), (2, 2)),
