@@ -1,0 +1,45 @@
+"""One GPU, one user at a time: a lock between the processes and threads of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from ptxsearch.errors import DeviceError
+
+__all__ = ["DeviceLock"]
+
+
+class DeviceLock:
+    """The lock of the GPU `uuid`; the system releases it when its holder dies."""
+
+    def __init__(self, uuid: str) -> None:
+        self._threads = threading.RLock()
+        self._depth = 0
+        path = Path(tempfile.gettempdir()) / f"ptxsearch-gpu-{uuid}.lock"
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise DeviceError(
+                f"the GPU's lock file cannot be opened: {error}",
+                f"make {path} writable, or set TMPDIR",
+            ) from error
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The lock for the length of a with block; a thread may enter again."""
+        with self._threads:
+            if self._depth == 0:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,248 @@
+"""Device memory for candidates: guarded regions, input sets with digests, placements.
+
+A region is an allocation of its own with a guard zone on either side. An input set holds the
+clean copies that nobody but us touches; a placement is one copy of a set at addresses of its own,
+with outputs and scratch. Everything counts against one budget of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ptxsearch.evaluation import Array, Fault
+from ptxsearch.gpu.driver import Driver, DriverError
+from ptxsearch.gpu.instruments import Instruments
+
+__all__ = ["GUARD", "InputSet", "Memory", "Placement", "Region"]
+
+GUARD = 65536
+PAGE = 2 << 20
+OUT_OF_MEMORY = 2
+_WRITTEN = ("out", "inout")
+
+
+@dataclass(frozen=True)
+class Region:
+    """`size` bytes at `pointer`, a multiple of 256; a guard zone lies before and after."""
+
+    pointer: int
+    size: int
+
+    @property
+    def base(self) -> int:
+        """Where the allocation starts."""
+        return self.pointer - GUARD
+
+    @property
+    def zones(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The guards before and after, as (address, bytes)."""
+        return (self.base, GUARD), (self.pointer + self.size, GUARD)
+
+
+def footprint(size: int) -> int:
+    """Bytes that a region of `size` takes, guards included."""
+    return 2 * GUARD + -(-size // 256) * 256
+
+
+@dataclass
+class InputSet:
+    """The clean device copies of one set of inputs, and what their digests must stay."""
+
+    label: str
+    arrays: Mapping[str, Array]
+    scalars: Mapping[str, bytes]
+    roles: Mapping[str, str]
+    masters: dict[str, int] = field(default_factory=dict)
+    digests: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The arrays that a kernel leaves results in."""
+        return tuple(name for name in self.arrays if self.roles[name] in _WRITTEN)
+
+
+@dataclass
+class Placement:
+    """One copy of a set: a region for each array and for each scratch buffer, and the guards."""
+
+    inputs: InputSet
+    arrays: dict[str, Region]
+    scratch: list[Region]
+    zones: int
+    seed: int
+
+    @property
+    def regions(self) -> list[Region]:
+        """Every guarded region."""
+        return [*self.arrays.values(), *self.scratch]
+
+    def owner(self, address: int) -> tuple[str, int]:
+        """Whose guard an address lies in, and the byte offset from that buffer's start."""
+        named = [*self.arrays.items(), *((f"scratch {i}", r) for i, r in enumerate(self.scratch))]
+        for name, region in named:
+            if region.base <= address < region.pointer + region.size + GUARD:
+                return name, address - region.pointer
+        return "no buffer", 0
+
+
+class Memory:
+    """Allocations of one device within `budget` bytes."""
+
+    def __init__(self, driver: Driver, instruments: Instruments, budget: int) -> None:
+        self._driver = driver
+        self._instruments = instruments
+        self._sizes: dict[int, int] = {}
+        self.budget = min(budget, driver.free_memory() * 9 // 10)
+
+    @property
+    def used(self) -> int:
+        """Bytes allocated now."""
+        return sum(self._sizes.values())
+
+    def allocate(self, size: int) -> int:
+        """Fresh bytes. Raises DriverError "out of memory" beyond the budget."""
+        if self.used + size > self.budget:
+            text = f"{self.used + size} bytes exceed the device's budget of {self.budget}"
+            raise DriverError("allocate", OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", text)
+        address = self._driver.allocate(max(size, 1))
+        self._sizes[address] = size
+        return address
+
+    def free(self, address: int) -> None:
+        """Give an allocation back."""
+        self._driver.free(address)
+        del self._sizes[address]
+
+    def hold(self, inputs: InputSet) -> None:
+        """Put the clean copies of a set on the device and take their digests."""
+        for name, array in inputs.arrays.items():
+            if inputs.roles[name] == "out":
+                continue
+            address = self.allocate(array.nbytes)
+            self._driver.upload(address, np.ascontiguousarray(array))
+            inputs.masters[name] = address
+            inputs.digests[name] = self._instruments.digest(address, array.nbytes)
+
+    def drop(self, inputs: InputSet) -> None:
+        """Take a set off the device."""
+        for address in inputs.masters.values():
+            self.free(address)
+        inputs.masters.clear()
+
+    def place(
+        self, inputs: InputSet, scratch: Sequence[int], *, seed: int, spacers: Sequence[int] = ()
+    ) -> Placement:
+        """A copy of a set at fresh addresses, `scratch` bytes each beside it, guards filled.
+
+        `spacers` are pages allocated in between and given back at once, so that successive
+        placements lie on different pages.
+        """
+        held: list[int] = []
+        regions: list[Region] = []
+        try:
+            for index, size in enumerate([*(a.nbytes for a in inputs.arrays.values()), *scratch]):
+                if index < len(spacers) and spacers[index]:
+                    held.append(self.allocate(spacers[index] * PAGE))
+                regions.append(Region(self.allocate(footprint(size)) + GUARD, size))
+            zones = self.allocate(16 * 2 * len(regions))
+        except DriverError:
+            for region in regions:
+                self.free(region.base)
+            raise
+        finally:
+            for address in held:
+                self.free(address)
+        table = np.array([zone for region in regions for zone in region.zones], np.uint64)
+        self._driver.upload(zones, table)
+        named = dict(zip(inputs.arrays, regions, strict=False))
+        placement = Placement(inputs, named, regions[len(named) :], zones, seed)
+        self.restore(placement)
+        return placement
+
+    def restore(self, placement: Placement) -> None:
+        """Fill the guards of a placement and copy the clean inputs into it."""
+        self._instruments.guard(placement.zones, 2 * len(placement.regions), placement.seed)
+        for name, address in placement.inputs.masters.items():
+            region = placement.arrays[name]
+            self._driver.copy(region.pointer, address, region.size)
+
+    def release(self, placement: Placement) -> None:
+        """Give a placement's memory back."""
+        for region in placement.regions:
+            self.free(region.base)
+        self.free(placement.zones)
+
+    def poison(
+        self, placement: Placement, seed: int, zeros: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """Restore inout arrays, fill outputs and scratch with junk, then the zeros scratch.
+
+        `zeros` holds (scratch index, bytes).
+        """
+        inputs = placement.inputs
+        for name in inputs.written:
+            region = placement.arrays[name]
+            if inputs.roles[name] == "inout":
+                self._driver.copy(region.pointer, inputs.masters[name], region.size)
+            else:
+                self._instruments.fill(region.pointer, region.size, seed)
+        for region in placement.scratch:
+            self._instruments.fill(region.pointer, region.size, seed)
+        for index, size in zeros:
+            self._driver.zero(placement.scratch[index].pointer, size)
+
+    def breach(self, placement: Placement) -> Fault | None:
+        """The fault of a write into a guard zone, if there was one."""
+        address = self._instruments.breach(
+            placement.zones, 2 * len(placement.regions), placement.seed
+        )
+        if address is None:
+            return None
+        name, offset = placement.owner(address)
+        size = placement.arrays[name].size if name in placement.arrays else 0
+        where = f"{offset - size} bytes past its end" if offset >= 0 else f"{-offset} before it"
+        return Fault(
+            kind="guard_written",
+            message=f"the kernel wrote outside {name}: {where}; check the bounds of every store",
+            space="global",
+            address=address,
+            object=name,
+        )
+
+    def changed(self, placement: Placement) -> tuple[str, ...]:
+        """The `in` arrays whose contents are no longer those of the set."""
+        inputs = placement.inputs
+        return tuple(
+            name
+            for name, digest in inputs.digests.items()
+            if inputs.roles[name] == "in"
+            and self._instruments.digest(
+                placement.arrays[name].pointer, placement.arrays[name].size
+            )
+            != digest
+        )
+
+    def read(self, placement: Placement) -> dict[str, Array]:
+        """Every out and inout array as the kernel left it."""
+        results = {}
+        for name in placement.inputs.written:
+            like = placement.inputs.arrays[name]
+            results[name] = np.empty(like.shape, like.dtype)
+            self._driver.download(placement.arrays[name].pointer, results[name])
+        return results
+
+    def unwritten(self, placement: Placement, seed: int) -> tuple[str, ...]:
+        """A note for each `out` array with words that still hold the junk of `seed`."""
+        notes = []
+        for name in placement.inputs.written:
+            region = placement.arrays[name]
+            if placement.inputs.roles[name] != "out":
+                continue
+            words = self._instruments.unwritten(region.pointer, region.size, seed)
+            if words:
+                share = f"{words} of {region.size // 4} 4-byte words"
+                notes.append(f"{share} of {name} were never written")
+        return tuple(notes)

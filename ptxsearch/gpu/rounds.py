@@ -1,0 +1,199 @@
+"""Rounds of interleaved samples: fresh modules and buffers for each group, with spot checks.
+
+All sides share the input set, the placement and the number of repeats of a round. What a few
+random samples left is read back, guards and input digests are checked then and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ptxsearch.evaluation import Array, Failure, Fault
+from ptxsearch.gpu.driver import DriverError
+from ptxsearch.gpu.faults import STICKY, failure_of, timed_out
+from ptxsearch.gpu.memory import Placement
+from ptxsearch.gpu.sequence import ArgumentMismatch, Loaded, Program
+from ptxsearch.gpu.session import Left, Session
+from ptxsearch.gpu.timing import Hang, Side
+
+__all__ = ["Contest", "Timed", "contest"]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Samples in seconds, and (side, token, what was left) of those that were read back.
+
+    `repeats` is how many launches each sample is the mean of, by group; `discarded` counts
+    repeats that the host was too slow for.
+    """
+
+    samples: Array
+    audits: Sequence[tuple[int, int, Left]] = ()
+    repeats: Sequence[int] = ()
+    discarded: int = 0
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What to time: programs, the input sets by token, how many rounds, and how.
+
+    `limits` are the seconds each program may take, `placements` how many copies of the sets
+    there are at least, `audit_bytes` what may be read back in a group.
+    """
+
+    programs: Sequence[Program]
+    tokens: Sequence[int]
+    rounds: int
+    limits: Sequence[float]
+    seed: int
+    group: int = 20
+    placements: int = 4
+    audit_bytes: int = 64 << 20
+
+
+def contest(session: Session, plan: Contest) -> Timed | Failure:
+    """The samples of a contest, or the failure of the side that failed."""
+    rng = np.random.Generator(np.random.Philox(plan.seed))
+    sampler = session.sampler
+    sampler.warm()
+    before = sampler.discarded
+    parts: list[Timed] = []
+    for begin in range(0, plan.rounds, plan.group):
+        group = _Group(session, plan, rng)
+        made = group.play(min(plan.group, plan.rounds - begin))
+        if isinstance(made, Failure):
+            return made
+        parts.append(made)
+    return Timed(
+        samples=np.concatenate([part.samples for part in parts]),
+        audits=[audit for part in parts for audit in part.audits],
+        repeats=[m for part in parts for m in part.repeats],
+        discarded=sampler.discarded - before,
+    )
+
+
+@dataclass
+class _Group:
+    """One group of rounds: loads, places, samples, checks, gives back."""
+
+    session: Session
+    plan: Contest
+    rng: np.random.Generator
+    loaded: list[Loaded] = field(default_factory=list)
+    placed: list[Placement] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    sides: list[Side] = field(default_factory=list)
+    picks: set[tuple[int, int]] = field(default_factory=set)
+    audits: list[tuple[int, int, Left]] = field(default_factory=list)
+
+    def play(self, rounds: int) -> Timed | Failure:
+        """The samples of one group, or a failure that names its side."""
+        sampler = self.session.sampler
+        sampler.side = 0
+        try:
+            self._prepare()
+            self._pick(rounds)
+            samples, m = sampler.group(self.sides, rounds, self.rng, seen=self._seen)
+            for index in range(len(self.placed)):
+                self._check(index)
+            return Timed(samples, self.audits, [m])
+        except Hang as hang:
+            return _named(timed_out(hang.seconds), sampler.side)
+        except DriverError as error:
+            if error.code in STICKY:
+                sampler.lost = True
+            return _named(failure_of(error), sampler.side)
+        except ArgumentMismatch as mismatch:
+            return _named(mismatch.failure, len(self.sides))
+        except _Spoiled as spoiled:
+            return spoiled.failure
+        finally:
+            self._finish()
+
+    def _prepare(self) -> None:
+        """Load every side and place every set, most of the old pages still taken."""
+        plan, session = self.plan, self.session
+        sampler = session.sampler
+        for sampler.side, program in enumerate(plan.programs):
+            self.loaded.append(Loaded(session.driver, program))
+        names = [list(program.scratch.values()) for program in plan.programs]
+        deepest = max(len(sizes) for sizes in names)
+        scratch = [max((s[k] for s in names if k < len(s)), default=0) for k in range(deepest)]
+        copies = -(-plan.placements // len(plan.tokens))
+        for token in [*plan.tokens] * copies:
+            self.placed.append(session.place(session.sets[token], scratch, self.rng))
+            self.tokens.append(token)
+        session.release_kept()
+        for loaded, program, limit in zip(self.loaded, plan.programs, plan.limits, strict=True):
+            bounds = [loaded.bind(placement) for placement in self.placed]
+            self.sides.append(Side(bounds, program.zero_fills, limit))
+
+    def _pick(self, rounds: int) -> None:
+        """Choose the samples to read back: one of each side, the first alone if they are big."""
+        inputs = self.placed[0].inputs
+        size = sum(inputs.arrays[name].nbytes for name in inputs.written)
+        many = size * len(self.sides) <= self.plan.audit_bytes
+        for side in range(len(self.sides) if many else 1):
+            self.picks.add((int(self.rng.integers(rounds)), side))
+
+    def _seen(self, number: int, side: int, index: int) -> None:
+        if (number, side) not in self.picks:
+            return
+        self._check(index)
+        left = self.session.left(self.placed[index], 0.0)
+        self.audits.append((side, self.tokens[index], left))
+
+    def _check(self, index: int) -> None:
+        """Raise _Spoiled where guards or inputs of a placement are not as they were."""
+        memory, placement = self.session.memory, self.placed[index]
+        breach, changed = memory.breach(placement), memory.changed(placement)
+        if breach is None and not changed:
+            return
+        for side in range(len(self.sides)):
+            memory.restore(placement)
+            self.session.sampler.side = side
+            self.session.sampler.repeat(self.sides[side], index)
+            again, wrote = memory.breach(placement), memory.changed(placement)
+            if again is not None or wrote:
+                raise _Spoiled(_named(_spoiled(again, wrote), side))
+        raise _Spoiled(_named(_spoiled(breach, changed), 0))
+
+    def _finish(self) -> None:
+        if self.session.sampler.lost:
+            return
+        self.session.kept.extend(self.placed)
+        for loaded in self.loaded:
+            loaded.unload()
+
+
+class _Spoiled(Exception):
+    """A side wrote where it must not while it was timed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def _spoiled(breach: Fault | None, changed: Sequence[str]) -> Failure:
+    if breach is not None:
+        return Failure(breach)
+    names = ", ".join(changed)
+    return Failure(
+        Fault(
+            kind="input_written",
+            message=f"while it was timed the kernel wrote to its input {names}",
+            space="global",
+            object=names,
+        )
+    )
+
+
+def _named(failure: Failure, side: int) -> Failure:
+    """The failure with the side that caused it: `object` starts with builts[side]."""
+    assert failure.fault is not None
+    where = f"builts[{side}]"
+    name = f"{where} {failure.fault.object}".strip()
+    return Failure(replace(failure.fault, object=name), faults=failure.faults)
