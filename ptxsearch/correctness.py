@@ -47,8 +47,9 @@ def error(got: Array, want: Array, scale: Array, *, dtype: np.dtype[Any]) -> flo
     A difference of at most the smallest normal number is none: flushing to zero is honest.
     """
     worst = 0.0
-    for part in _parts(got, want, scale):
-        worst = max(worst, float(np.max(_errors(*part, dtype=dtype, rtol=0.0), initial=0.0)))
+    with np.errstate(all="ignore"):
+        for part in _parts(got, want, scale):
+            worst = max(worst, float(np.max(_errors(*part, dtype=dtype, rtol=0.0), initial=0.0)))
     return worst
 
 
@@ -66,15 +67,11 @@ def _parts(got: Array, want: Array, scale: Array) -> Iterator[tuple[Array, Array
 
 def _errors(got: Array, want: Array, scale: Array, *, dtype: np.dtype[Any], rtol: float) -> Array:
     facts = limits(dtype)
-    with np.errstate(all="ignore"):
-        # What the type cannot hold is expected as the infinity that it rounds to.
-        want = np.where(
-            np.abs(want) > float(facts.max) * (1 + float(facts.eps) / 4),
-            np.copysign(np.inf, want),
-            want,
-        )
-        excess = np.abs(got - want) - rtol * np.abs(want) - float(facts.smallest_normal)
-        ratio = np.where(excess > 0, excess / scale, 0.0)
+    # What the type cannot hold is expected as the infinity that it rounds to.
+    overflows = np.abs(want) > float(facts.max) * (1 + float(facts.eps) / 4)
+    want = np.where(overflows, np.copysign(np.inf, want), want)
+    excess = np.abs(got - want) - rtol * np.abs(want) - float(facts.smallest_normal)
+    ratio = np.where(excess > 0, excess / scale, 0.0)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     odd = ~np.isfinite(got) | ~np.isfinite(want)
     ratio[odd & ~same] = np.inf
@@ -104,10 +101,12 @@ def check(
         if mistake:
             return Verdict(False, 0.0, {param.name: math.inf}, pattern="form", message=mistake)
         got = arrays[param.name]
-        bad, errors[param.name] = _bad(param, got, want, expect)
-        if bad.size:
-            wrong += int(bad.size)
+        # A fill pattern may be a signalling NaN, which numpy warns of when it is converted.
+        with np.errstate(all="ignore"):
+            bad, errors[param.name] = _bad(param, got, want, expect)
             found = pattern.describe(got, want, bad, expect.inputs, poison=poison)
+        if found is not None:
+            wrong += found.count
             kind = kind or found.kind
             kept += found.mismatches(param.name)
             texts.append(_text(param, found, errors[param.name], want.size, expect))
@@ -141,8 +140,7 @@ def _bad(param: Param, got: Array, want: Array, expect: Expected) -> tuple[Array
         ratio = _errors(*part, dtype=param.numpy_dtype, rtol=rtol)
         over = ratio > limit
         found.append(np.flatnonzero(over) + number * _CHUNK)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            top = float(np.max(ratio, initial=0.0))
+        top = float(np.max(ratio, initial=0.0))
         worst = max(worst, top / limit if limit else (math.inf if top else 0.0))
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64), worst
 

@@ -54,8 +54,10 @@ def _plain(value: Any) -> float | int | str:
 
 def describe(
     got: Array, want: Array, bad: Array, inputs: Inputs, *, poison: int | None = None
-) -> Description:
-    """The description of an output whose flat positions `bad` (ascending, not empty) are wrong."""
+) -> Description | None:
+    """The description of an output whose flat positions `bad` (ascending) are wrong, if any."""
+    if not bad.size:
+        return None
     flat_got, flat_want = got.reshape(-1), want.reshape(-1)
     first = tuple(
         (tuple(int(i) for i in np.unravel_index(at, want.shape)), flat_got[at], flat_want[at])
@@ -104,15 +106,16 @@ def _by_relation(
             return "transposed", "the output is right but transposed: rows and columns are swapped"
     usable = np.isfinite(values) & np.isfinite(wants) & (wants != 0)
     if usable.sum() > 0:
+        size = np.sqrt(np.mean(np.square(wants[usable])))
+        away = np.abs(values - wants)[usable] / np.maximum(np.abs(wants[usable]), size)
+        if away.max() < 0.02 and usable.all():
+            return "precision", (
+                f"every wrong element is within {away.max():.2g} of the expected one: lower "
+                "precision, an approximate function or a lossy order of operations"
+            )
         with np.errstate(all="ignore"):
             ratio = values[usable] / wants[usable]
         middle = float(np.median(ratio))
-        if np.abs(ratio - 1).max() < 0.02 and usable.all():
-            worst = float(np.abs(ratio - 1).max())
-            return "precision", (
-                f"every wrong element is within {worst:.2g} of the expected one: lower precision, "
-                "an approximate function or a lossy order of operations"
-            )
         spread = float(np.abs(ratio - middle).max())
         if usable.sum() > 2 and middle not in (0.0, 1.0) and spread < 1e-3 * abs(middle):
             return "off_by_factor", f"the wrong elements are {middle:.6g} times the expected ones"
