@@ -111,7 +111,7 @@ def check(
             kept += found.mismatches(param.name)
             texts.append(_text(param, found, errors[param.name], want.size, expect))
     share = 1.0 - wrong / total if total else 1.0
-    if not expect.public:
+    if not expect.workload.public:
         kept = []
     return Verdict(not wrong, share, errors, tuple(kept), kind, "; ".join(texts))
 
@@ -159,7 +159,7 @@ def _unequal(got: Array, want: Array) -> Array:
 def _text(
     param: Param, found: pattern.Description, worst: float, size: int, expect: Expected
 ) -> str:
-    if not expect.public:
+    if not expect.workload.public:
         return f"{param.name}: wrong on a hidden workload ({found.hint})"
     over = f", worst error {worst:.3g} times the tolerance" if 1 < worst < math.inf else ""
     first = ", ".join(

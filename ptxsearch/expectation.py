@@ -30,15 +30,15 @@ Measure = Callable[[Inputs], Mapping[str, Array]]
 class Expected:
     """What one set of inputs must give, by output: values, scales that broadcast to them, c.
 
-    `scales` holds None for exact outputs. `public` is False for a hidden workload: a message on
-    it tells no sizes, positions or values.
+    `scales` holds None for exact outputs. Where the workload is hidden a message tells no sizes,
+    positions or values.
     """
 
     arrays: Mapping[str, Array]
     scales: Mapping[str, Array | None]
     tolerances: Mapping[str, float]
     inputs: Inputs
-    public: bool = True
+    workload: Workload
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +77,7 @@ def expected(
             scales[param.name] = None
     name = inputs.label.split(",")[0]
     tolerances = {p.name: tolerance(task, p.name, workload, name) for p in task.outputs}
-    return Expected(arrays, scales, tolerances, inputs, workload.public)
+    return Expected(arrays, scales, tolerances, inputs, workload)
 
 
 def arguments(function: Reference, inputs: Inputs) -> dict[str, Any]:
