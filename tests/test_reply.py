@@ -95,6 +95,43 @@ def test_parameters_that_the_code_no_longer_uses_are_dropped() -> None:
     assert (kernel.values, kernel.space) == ({}, None)
 
 
+RULED = Kernel(
+    PARENT.source,
+    "cuda",
+    PARENT.launches,
+    {"BLOCK": 256, "PAD": 0},
+    Space(
+        {"BLOCK": (64, 128, 256), "PAD": (0, 1)},
+        ("shared <= 2048",),
+        {"shared": "BLOCK * (4 + PAD)"},
+        {"PAD": "BLOCK == 64"},
+    ),
+)
+
+
+def test_rules_of_the_parent_hold_where_the_answer_is_silent() -> None:
+    """Derived quantities, restrictions and conditions over kept parameters are inherited."""
+    code = CODE.replace("scale4", "scale").replace("int i", "int pad = PAD, i")
+    silent = implemented(answer(code, {"parameters": {"BLOCK": [128, 64, 256]}}), parent=RULED)
+    assert silent.space == RULED.space
+    stated = {"restrictions": ["shared <= 4096"]}
+    assert implemented(answer(code, stated), parent=RULED).space == Space(
+        RULED.space.params if RULED.space else {},
+        ("shared <= 4096",),
+        {"shared": "BLOCK * (4 + PAD)"},
+        {"PAD": "BLOCK == 64"},
+    )
+
+
+def test_rules_of_the_parent_yield_where_they_forbid_the_answer() -> None:
+    """A first value that an inherited rule forbids ends the rule, not the answer."""
+    code = CODE.replace("scale4", "scale").replace("int i", "int pad = PAD, i")
+    kernel = implemented(answer(code, {"parameters": {"BLOCK": [1024]}}), parent=RULED)
+    assert kernel.values == {"BLOCK": 1024, "PAD": 0}
+    assert kernel.space is not None
+    assert kernel.space.restrictions == ()
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [

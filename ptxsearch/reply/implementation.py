@@ -182,24 +182,62 @@ def _space(
                 params[name] = old.params[name]
     if not params:
         return values, None
-    derived: dict[str, str] = {}
-    stated = declared.get("derived")
-    source_of_derived = stated if isinstance(stated, Mapping) else (old.derived if old else {})
-    for name, text in source_of_derived.items():
+    inherited = _inherited(parent.space, params)
+    stated = _stated(declared, params, inherited.derived)
+    chosen = {name: values[name] for name in params}
+    # What the model states binds it; what it did not mention holds only while it can.
+    for space in (_merged(stated, inherited, declared), stated):
+        if space.is_legal(chosen):
+            return values, space
+    return values, stated
+
+
+def _stated(
+    declared: Mapping[str, Any],
+    params: Mapping[str, tuple[Value, ...]],
+    inherited: Mapping[str, str],
+) -> Space:
+    derived = dict(inherited)
+    named = declared.get("derived")
+    for name, text in named.items() if isinstance(named, Mapping) else ():
         written = launch_json.as_expression(text, whole=False)
-        if expression.parse(written).names <= set(params) | set(derived) and name not in params:
+        known = set(params) | (set(derived) - {name})
+        if name not in params and expression.parse(written).names <= known:
             derived[name] = written
-    known = set(params) | set(derived)
-    return values, Space(params, _restrictions(old, declared, known), derived)
+    items = declared.get("restrictions") or []
+    texts = [
+        launch_json.as_expression(item, whole=False)
+        for item in (items if isinstance(items, list) else [items])
+    ]
+    return Space(params, tuple(text for text in texts if text), derived)
 
 
-def _restrictions(
-    old: Space | None, declared: Mapping[str, Any], known: set[str]
-) -> tuple[str, ...]:
-    stated = declared.get("restrictions")
-    if stated is None:
-        inherited = old.restrictions if old is not None else ()
-        return tuple(text for text in inherited if expression.parse(text).names <= known)
-    items = stated if isinstance(stated, list) else [stated]
-    texts = [launch_json.as_expression(item, whole=False) for item in items]
-    return tuple(text for text in texts if text)
+def _inherited(old: Space | None, params: Mapping[str, tuple[Value, ...]]) -> Space:
+    """The parent's derived quantities, restrictions and conditions that still make sense."""
+    if old is None:
+        return Space(params)
+    known: dict[str, str] = {}
+    for name, text in old.derived.items():
+        if name not in params and expression.parse(text).names <= set(params) | set(known):
+            known[name] = text
+    names = set(params) | set(known)
+    return Space(
+        params,
+        tuple(text for text in old.restrictions if expression.parse(text).names <= names),
+        known,
+        {
+            name: text
+            for name, text in old.conditions.items()
+            if name in params and expression.parse(text).names <= names - {name}
+        },
+    )
+
+
+def _merged(stated: Space, inherited: Space, declared: Mapping[str, Any]) -> Space:
+    silent = declared.get("restrictions") is None
+    return Space(
+        stated.params,
+        inherited.restrictions if silent else stated.restrictions,
+        stated.derived,
+        inherited.conditions,
+    )
