@@ -24,7 +24,8 @@ from ptxsearch.errors import TaskError
 from ptxsearch.evaluation import Array, Inputs
 from ptxsearch.expectation import call, expected
 from ptxsearch.inputs import distributions, make_inputs
-from ptxsearch.tasks import FLOATS, Calibration, Param, Task, Workload, limits
+from ptxsearch.param import FLOATS, Param, limits
+from ptxsearch.tasks import Calibration, Task, Workload
 
 Format = Literal["f32", "tf32", "bf16", "f16"]
 _KEPT_BITS: Mapping[str, int] = {"f32": 23, "tf32": 10, "bf16": 7, "f16": 10}

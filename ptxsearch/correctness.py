@@ -18,9 +18,10 @@ import numpy as np
 from ptxsearch import pattern
 from ptxsearch.evaluation import Array, Outputs
 from ptxsearch.expectation import Expected
+from ptxsearch.param import Param, limits
 from ptxsearch.pattern import Mismatch
 from ptxsearch.record import Record
-from ptxsearch.tasks import Param, Task, limits
+from ptxsearch.tasks import Task
 
 _CHUNK = 1 << 22
 

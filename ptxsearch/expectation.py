@@ -15,7 +15,8 @@ import numpy as np
 from ptxsearch.errors import TaskError
 from ptxsearch.evaluation import Array, Inputs
 from ptxsearch.inputs import distributions, make_inputs
-from ptxsearch.tasks import FLOATS, Param, Reference, Task, Workload, limits
+from ptxsearch.param import FLOATS, Param, limits
+from ptxsearch.tasks import Reference, Task, Workload
 
 _UNKNOWN_TOLERANCE = 1e-5
 # What a reference may raise: its author's mistakes, each reported as the task's.

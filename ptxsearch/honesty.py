@@ -20,8 +20,9 @@ from ptxsearch.errors import TaskError
 from ptxsearch.evaluation import Array, Counters, Inputs, Outputs
 from ptxsearch.expectation import Expected, expected
 from ptxsearch.inputs import fill
+from ptxsearch.param import FLOATS
 from ptxsearch.record import Record
-from ptxsearch.tasks import FLOATS, Task, Workload
+from ptxsearch.tasks import Task, Workload
 
 _REDRAWS = 3
 Rule = Literal["floor", "stored", "operations", "unread", "precision"]

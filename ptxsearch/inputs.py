@@ -16,7 +16,8 @@ import numpy as np
 from ptxsearch.errors import TaskError
 from ptxsearch.evaluation import Array, Inputs
 from ptxsearch.expression import evaluate, evaluate_integer
-from ptxsearch.tasks import FLOATS, Param, Task, Workload
+from ptxsearch.param import FLOATS, Param
+from ptxsearch.tasks import Task, Workload
 
 Make = Callable[[np.random.Generator, int], Array]
 _ALL_FLOAT = ("normal", "shifted", "small", "heavy", "ties")

@@ -20,8 +20,9 @@ from ptxsearch.document import Document
 from ptxsearch.errors import PtxsearchError, TaskError, UserError
 from ptxsearch.inputs import distributions
 from ptxsearch.kernel import Kernel, Language, Launch, Scratch, TensorMap
+from ptxsearch.param import Param
 from ptxsearch.space import Space
-from ptxsearch.tasks import Calibration, Param, Task, Workload, Wrong
+from ptxsearch.tasks import Calibration, Task, Workload, Wrong
 
 SCHEMA = 1
 _KEYS = frozenset(

@@ -17,8 +17,9 @@ from ptxsearch.evaluation import Array, Evaluation, Inputs
 from ptxsearch.expectation import Expected, References, expected, standard_sets
 from ptxsearch.inputs import distributions, fill
 from ptxsearch.kernel import Kernel
+from ptxsearch.param import FLOATS
 from ptxsearch.record import Record
-from ptxsearch.tasks import FLOATS, Task, Workload, Wrong
+from ptxsearch.tasks import Task, Workload, Wrong
 
 Evaluate = Callable[[Task, Kernel], Evaluation]
 _LARGEST = 1 << 24

@@ -3,93 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
 
 from ptxsearch.errors import TaskError
-from ptxsearch.expression import evaluate, evaluate_integer
+from ptxsearch.expression import evaluate
 from ptxsearch.kernel import Kernel, Value
+from ptxsearch.param import DTYPES, FLOATS, Param
 from ptxsearch.record import Record
 
-Role = Literal["in", "out", "inout", "scalar"]
+__all__ = [
+    "DTYPES",
+    "FLOATS",
+    "Calibration",
+    "Param",
+    "Reference",
+    "Task",
+    "Workload",
+    "Wrong",
+    "task",
+]
+
 Reference = Callable[..., Any]
-DTYPES: Mapping[str, np.dtype[Any]] = {
-    "f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16), "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "s64": np.dtype(np.int64), "s32": np.dtype(np.int32), "s16": np.dtype(np.int16),
-    "s8": np.dtype(np.int8), "u64": np.dtype(np.uint64), "u32": np.dtype(np.uint32),
-    "u16": np.dtype(np.uint16), "u8": np.dtype(np.uint8),
-}  # fmt: skip
-FLOATS = frozenset({"f64", "f32", "f16", "bf16", "e4m3", "e5m2"})
-_DOMAIN = re.compile(r"(any|positive|sorted|bytes|index|csr)(?:\((.+)\))?\Z")
+_BASELINE_TOLERANCE = 1e-5
 _SCALE = re.compile(r"(sum|relative|exact|rms\(\s*(-?\d+\s*(,\s*-?\d+\s*)*)?\))\Z")
-
-
-def limits(dtype: np.dtype[Any]) -> Any:
-    """`finfo` of a float type, numpy's or ml_dtypes': eps, max, smallest_normal."""
-    return np.finfo(dtype) if dtype.kind == "f" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-
-
-@dataclass(frozen=True)
-class Param(Record):
-    """One entry parameter in order. `shape` holds expressions of sizes; a scalar has none.
-
-    `init` is the value of a scalar (an expression of sizes) or of an inout buffer before every
-    launch sequence; an inout buffer without one holds input data then. `domain` says what inputs
-    mean: any, positive, sorted, bytes, index(n) for values in 0..n-1, csr(n) for row pointers
-    from 0 to n.
-    """
-
-    name: str
-    role: Role
-    dtype: str
-    shape: tuple[str, ...] = ()
-    init: str | None = None
-    domain: str = "any"
-
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise TaskError(
-                f"parameter {self.name!r} has dtype {self.dtype!r}", f"use {', '.join(DTYPES)}"
-            )
-        if self.role not in ("in", "out", "inout", "scalar"):
-            raise TaskError(
-                f"parameter {self.name!r} has role {self.role!r}", "use in, out, inout or scalar"
-            )
-        if not _DOMAIN.match(self.domain):
-            raise TaskError(
-                f"parameter {self.name!r} has domain {self.domain!r}",
-                "use any, positive, sorted, bytes, index(n) or csr(n)",
-            )
-        if self.role == "scalar" and (self.init is None or self.shape):
-            raise TaskError(
-                f"scalar {self.name!r} has shape {list(self.shape)} and init {self.init!r}",
-                "give it an init and no shape",
-            )
-        object.__setattr__(self, "shape", tuple(str(extent) for extent in self.shape))
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        """The numpy dtype of its values."""
-        return DTYPES[self.dtype]
-
-    @property
-    def meaning(self) -> tuple[str, str]:
-        """The domain's kind and the expression in its parentheses, empty where it has none."""
-        match = _DOMAIN.match(self.domain)
-        return (match[1], match[2] or "") if match else ("any", "")
-
-    def extents(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape for `sizes`."""
-        return tuple(evaluate_integer(extent, sizes) for extent in self.shape)
 
 
 @dataclass(frozen=True)
@@ -211,6 +155,33 @@ class Task:
                     "define magnitude(**inputs, **sizes) beside the reference",
                 )
 
+    @classmethod
+    def from_kernel(
+        cls, baseline: Kernel, *, inputs: Mapping[str, Any], outputs: Sequence[str], name: str = ""
+    ) -> Task:
+        """A task from a kernel that works: its outputs are the reference, whatever they are.
+
+        `inputs` are example arguments in the entry's order: arrays (their shapes and dtypes are
+        kept, data is drawn anew) and numbers (passed by value). `outputs` names the arrays that
+        the kernel writes.
+        """
+        unknown = sorted(set(outputs) - set(inputs))
+        if unknown:
+            raise TaskError(f"output {unknown[0]!r} is no argument", f"use {', '.join(inputs)}")
+        return cls(
+            name=name or baseline.launches[0].entry,
+            level=1,
+            description="Compute what the baseline kernel computes: it is the reference.",
+            params=tuple(
+                _param(argument, value, "out" if argument in outputs else "in")
+                for argument, value in inputs.items()
+            ),
+            workloads=(Workload("given", {}, timed=True),),
+            reference=None,
+            baseline=baseline,
+            tolerance=dict.fromkeys(outputs, _BASELINE_TOLERANCE),
+        )
+
     @property
     def outputs(self) -> tuple[Param, ...]:
         """The parameters a kernel writes, in order."""
@@ -261,6 +232,45 @@ class Task:
     def amount(self, what: Literal["flops_min", "bytes_in", "bytes_out"], of: Workload) -> float:
         """The least FLOPs or bytes a correct kernel needs for a workload."""
         return float(evaluate(getattr(self, what), of.sizes))
+
+
+def task(
+    *, baseline: Kernel, params: Sequence[Param], workloads: Sequence[Workload], **facts: Any
+) -> Callable[[Reference], Task]:
+    """A decorator that makes a numpy function the reference of a task of its name.
+
+    The description is the function's docstring; `facts` are further fields of `Task`.
+    """
+
+    def define(reference: Reference) -> Task:
+        fields = {
+            "name": reference.__name__,
+            "level": 1,
+            "description": inspect.getdoc(reference) or "",
+            **facts,
+        }
+        return Task(
+            params=tuple(params),
+            workloads=tuple(workloads),
+            reference=reference,
+            baseline=baseline,
+            **fields,
+        )
+
+    return define
+
+
+def _param(name: str, value: Any, role: Literal["in", "out"]) -> Param:
+    array = np.asarray(value)
+    kinds = {kind: dtype for dtype, kind in DTYPES.items()}
+    if array.ndim == 0 and not isinstance(value, np.generic | np.ndarray):
+        dtype = "f32" if isinstance(value, float) else "s32"
+        return Param(name, "scalar", dtype, init=repr(value))
+    if array.dtype not in kinds:
+        raise TaskError(f"argument {name!r} has dtype {array.dtype}", f"use {', '.join(DTYPES)}")
+    if array.ndim == 0:
+        return Param(name, "scalar", kinds[array.dtype], init=repr(array.item()))
+    return Param(name, role, kinds[array.dtype], tuple(str(extent) for extent in array.shape))
 
 
 def _digest(task: Task) -> str:

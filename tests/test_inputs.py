@@ -10,7 +10,8 @@ import pytest
 from ptxsearch.errors import TaskError
 from ptxsearch.inputs import DISTRIBUTIONS, distributions, make_inputs
 from ptxsearch.kernel import Kernel, Launch
-from ptxsearch.tasks import Param, Task, Workload
+from ptxsearch.param import Param
+from ptxsearch.tasks import Task, Workload
 
 
 def task_of(*params: Param, sizes: dict[str, int]) -> Task:
