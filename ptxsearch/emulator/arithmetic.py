@@ -12,13 +12,18 @@ from typing import Any
 import numpy as np
 
 from ptxsearch.emulator import (
+    approximation,
     binary,
     carry,
     comparison,
     conversion,
     floating,
+    half,
     integer,
     moves,
+    packed,
+    packing,
+    video,
 )
 from ptxsearch.emulator.operation import (
     STORAGE,
@@ -36,7 +41,20 @@ from ptxsearch.ptx.syntax import Float, Instruction, Integer
 
 __all__ = ["Array", "Decoded", "Invalid", "Operation", "Unsupported", "decode", "encode"]
 
-FAMILIES = (moves, integer, floating, binary, comparison, conversion, carry)
+FAMILIES = (
+    moves,
+    integer,
+    floating,
+    binary,
+    comparison,
+    conversion,
+    approximation,
+    half,
+    carry,
+    packed,
+    packing,
+    video,
+)
 
 
 def _merged() -> Mapping[str, tuple[Rule, ...]]:

@@ -107,8 +107,6 @@ def _setp(form: Form) -> Decoded:
 
 def _set(form: Form) -> Decoded:
     """set.CMP.dtype.stype: 1.0 for a float result, all ones for an integer."""
-    if len(form.types) != 2:
-        return Invalid("set needs a result type and a source type")
     result, type_ = form.types
     test = _test(form, type_)
     if isinstance(test, Invalid):
@@ -138,7 +136,7 @@ def _selp(form: Form) -> Decoded:
 
 def _slct(form: Form) -> Decoded:
     """`a` where c >= 0 (-0 counts as 0, NaN selects b), else b."""
-    if len(form.types) != 2 or form.types[1] not in ("s32", "f32"):
+    if form.types[1] not in ("s32", "f32"):
         return Invalid("slct needs a type and then .s32 or .f32")
     chooser = form.types[1]
 
@@ -185,8 +183,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         rule("f16 bf16 f32", f"{RELATIONS} and or xor ftz", _setp),
         rule(f"{COMPARED} f64", f"{RELATIONS} and or xor", _setp),
     ),
-    "set": (rule(SET_RESULTS, f"{RELATIONS} and or xor ftz", _set),),
+    "set": (rule(SET_RESULTS, f"{RELATIONS} and or xor ftz", _set, 2),),
     "selp": (rule(WORDS, "", _selp),),
-    "slct": (rule(WORDS, "ftz", _slct),),
+    "slct": (rule(WORDS, "ftz", _slct, 2),),
     "testp": (rule("f32 f64", " ".join(CLASSES), _testp),),
 }

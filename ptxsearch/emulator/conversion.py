@@ -36,7 +36,7 @@ TO_FLOAT = ("rn", "rna", "rz", "rm", "rp")
 
 
 def _cvt(form: Form) -> Decoded:
-    if len(form.types) != 2 or len(form.sources) != 1:
+    if len(form.sources) != 1:
         return Unsupported(f"cvt of types {form.types}")
     result, source = form.types
     if source not in FLOATS and result not in FLOATS:
@@ -218,5 +218,5 @@ def _bf16(x: Array) -> Array:
 INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
 FLAGS = "rni rzi rmi rpi rn rna rz rm rp ftz sat relu satfinite"
 RULES: Mapping[str, tuple[Rule, ...]] = {
-    "cvt": (rule(f"{INTEGERS} f16 bf16 f32 f64 tf32", FLAGS, _cvt),)
+    "cvt": (rule(f"{INTEGERS} f16 bf16 f32 f64 tf32", FLAGS, _cvt, 2),)
 }

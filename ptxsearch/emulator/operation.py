@@ -150,7 +150,7 @@ def _flatten(operand: Operand) -> tuple[Operand, ...]:
 
 @dataclass(frozen=True)
 class Rule:
-    """How the forms of an opcode whose first type is in `types` are built.
+    """How the forms of an opcode with `arity` types, the first in `types`, are built.
 
     `flags` are all modifiers that this family may carry; a form with any other one does not
     belong to it.
@@ -159,15 +159,20 @@ class Rule:
     types: frozenset[str]
     flags: frozenset[str]
     build: Callable[[Form], Decoded]
+    arity: tuple[int, ...] = (1,)
 
     def matches(self, form: Form) -> bool:
         """Whether the form belongs to this family."""
-        return form.type in self.types and self.flags.issuperset(form.flags)
+        return (
+            form.type in self.types
+            and len(form.types) in self.arity
+            and self.flags.issuperset(form.flags)
+        )
 
 
-def rule(types: str, flags: str, build: Callable[[Form], Decoded]) -> Rule:
-    """A `Rule` from blank-separated words."""
-    return Rule(frozenset(types.split()), frozenset(flags.split()), build)
+def rule(types: str, flags: str, build: Callable[[Form], Decoded], *arity: int) -> Rule:
+    """A `Rule` from blank-separated words; without `arity` it takes one type."""
+    return Rule(frozenset(types.split()), frozenset(flags.split()), build, arity or (1,))
 
 
 def fit(operation: Operation, form: Form) -> Operation | Invalid:
