@@ -113,6 +113,8 @@ class Compiler:
         if self.toolchain.ptxas is None:
             return Compiled(front.ptx, b"", {}, front.log, 0.0, self.toolchain.name)
         target = target_of(front.ptx, arch)
+        if problem := _beyond(front.ptx, arch):
+            return CompileFailure("ptxas", problem, language="ptx")
         back = self.assemble(front.ptx, target=target, options=request.ptxas_options)
         if isinstance(back, CompileFailure):
             return back
@@ -256,6 +258,18 @@ def target_of(ptx: str, arch: str) -> str:
     """What to assemble for: `arch`, in the specific variant that the module's `.target` names."""
     named = _TARGET.search(ptx)
     return named[1] if named and named[1].rstrip("af") == arch else arch
+
+
+def _beyond(ptx: str, arch: str) -> str:
+    """Why a module written for a newer architecture cannot be assembled for `arch`."""
+    named = _TARGET.search(ptx)
+    if named is None or _number(named[1]) <= _number(arch):
+        return ""
+    return f".target {named[1]} is newer than {arch}; write .target {arch} and only its features"
+
+
+def _number(target: str) -> int:
+    return int(re.sub(r"\D", "", target))
 
 
 def _specific(arch: str) -> bool:
