@@ -105,7 +105,9 @@ class CudaDevice:
             held, dropped = self._holdings.keep(workload.name, inputs)
             for old in dropped:
                 self._runner.drop(old)
-            left = self._runner.job("run", [held], timeout, program=made, token=held.token)
+            left = self._runner.job(
+                "run", [held], timeout, program=made, token=held.token, timeout=timeout
+            )
         if isinstance(left, Failure):
             return self._explained(left, made, inputs)
         self._seconds[_key(built, workload)] = left.seconds

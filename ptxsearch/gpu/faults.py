@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ptxsearch.evaluation import Failure, Fault, FaultKind
 from ptxsearch.gpu.driver import DriverError
 
-__all__ = ["STICKY", "failure_of", "is_machine", "timed_out"]
+__all__ = ["STICKY", "failure_of", "is_final", "timed_out"]
 
 KINDS: Mapping[int, tuple[FaultKind, str]] = {
     1: ("launch_failure", "the driver refused the launch: a shape, size or argument is illegal"),
@@ -36,9 +36,9 @@ KINDS: Mapping[int, tuple[FaultKind, str]] = {
 STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 
 
-def is_machine(error: DriverError) -> bool:
-    """Whether no kernel can be blamed for the error."""
-    return error.code not in KINDS
+def is_final(error: DriverError) -> bool:
+    """Whether the process that got the error must end: its context is lost, or the machine's."""
+    return error.code in STICKY or error.code not in KINDS
 
 
 def failure_of(error: DriverError, what: str = "") -> Failure:

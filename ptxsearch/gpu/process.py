@@ -78,11 +78,11 @@ class Child:
                 "look at nvidia-smi; other processes may hold the device",
             )
 
-    def ask(self, job: str, timeout: float, **keywords: Any) -> Any:
+    def ask(self, job: str, patience: float, **keywords: Any) -> Any:
         """The value of a job. Raises Lost where the child died or stayed silent too long."""
         try:
             self.channel.send({"job": job, **keywords})
-            reply = self._reply(timeout)
+            reply = self._reply(patience)
         except Closed as error:
             code = self.kill()
             raise Lost(f"the GPU process died with code {code} during {job}") from error

@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxsearch.evaluation import Array, Failure, Fault
 from ptxsearch.gpu.driver import DriverError
-from ptxsearch.gpu.faults import STICKY, failure_of, timed_out
+from ptxsearch.gpu.faults import failure_of, is_final, timed_out
 from ptxsearch.gpu.memory import Placement
 from ptxsearch.gpu.sequence import ArgumentMismatch, Loaded, Program
 from ptxsearch.gpu.session import Left, Session
@@ -103,8 +103,7 @@ class _Group:
         except Hang as hang:
             return _named(timed_out(hang.seconds), sampler.side)
         except DriverError as error:
-            if error.code in STICKY:
-                sampler.lost = True
+            sampler.lost = is_final(error)
             return _named(failure_of(error), sampler.side)
         except ArgumentMismatch as mismatch:
             return _named(mismatch.failure, len(self.sides))

@@ -54,13 +54,13 @@ class Runner:
         if self._held.pop(held.token, None) is not None and self.alive:
             self._child.ask("drop", SLACK_SECONDS, token=held.token)
 
-    def job(self, name: str, sets: Sequence[Held], timeout: float, **keywords: Any) -> Any:
-        """The value of a job that needs `sets` on the device.
+    def job(self, name: str, sets: Sequence[Held], patience: float, **keywords: Any) -> Any:
+        """The value of a job that needs `sets` on the device and should take `patience` seconds.
 
         It is tried again once where the process died without a reason; then the failure is the
         machine's.
         """
-        allowed = timeout + SLACK_SECONDS + sum(held.bytes for held in sets) / BYTES_PER_SECOND
+        allowed = patience + SLACK_SECONDS + sum(held.bytes for held in sets) / BYTES_PER_SECOND
         try:
             return self._try(name, sets, allowed, keywords)
         except Lost:

@@ -18,7 +18,7 @@ import numpy as np
 from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Array
 from ptxsearch.gpu.driver import Driver, DriverError
-from ptxsearch.gpu.faults import STICKY
+from ptxsearch.gpu.faults import is_final
 from ptxsearch.gpu.instruments import Instruments
 from ptxsearch.gpu.memory import Memory
 from ptxsearch.gpu.sequence import Bound
@@ -92,7 +92,7 @@ class Sampler:
         try:
             return self._driver.done(event)
         except DriverError as error:
-            self.lost = error.code in STICKY
+            self.lost = is_final(error)
             raise
 
     def once(self, bound: Bound, limit: float) -> float:

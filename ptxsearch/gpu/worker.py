@@ -21,7 +21,7 @@ from ptxsearch.errors import PtxsearchError
 from ptxsearch.evaluation import Failure
 from ptxsearch.gpu.channel import Channel, Closed, Reply
 from ptxsearch.gpu.driver import Driver, DriverError
-from ptxsearch.gpu.faults import STICKY, failure_of, timed_out
+from ptxsearch.gpu.faults import failure_of, is_final, timed_out
 from ptxsearch.gpu.rounds import Contest, contest
 from ptxsearch.gpu.session import Session
 from ptxsearch.gpu.stress import stress, warm_times
@@ -62,7 +62,7 @@ def answer(session: Session, job: Callable[..., Any], message: dict[str, Any]) -
     except Hang as hang:
         return Reply(timed_out(hang.seconds), last=True)
     except DriverError as error:
-        return Reply(failure_of(error), last=error.code in STICKY)
+        return Reply(failure_of(error), last=is_final(error))
     except PtxsearchError as error:
         return Reply(error=str(error))
     except Exception:  # noqa: BLE001 - the process boundary: the parent gets the text
