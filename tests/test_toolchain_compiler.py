@@ -264,6 +264,42 @@ def test_nvrtc_newer_than_ptxas_names_both() -> None:
         Compiler(mixed).compile(SAXPY, "cuda", {}, arch="sm_90", entries=("saxpy",))
 
 
+def test_compilers_that_do_not_run_are_a_fault_of_the_machine(tmp_path: Path) -> None:
+    """A damaged library and a program that cannot be executed are errors with their reason."""
+    damaged = tmp_path / "libnvrtc.so.13"
+    damaged.write_text("no library")
+    program = tmp_path / "ptxas"
+    program.write_text("no program")
+    broken = Toolchain(line=13, ptxas=program, ptxas_version="13.0.88", nvrtc=damaged,
+                       nvrtc_version="13.0")  # fmt: skip
+    compiler = Compiler(broken)
+    with pytest.raises(ToolchainError, match=r"ended twice in a row.*file too short"):
+        compiler.compile(SAXPY, "cuda", {}, arch="sm_90", entries=("saxpy",))
+    with pytest.raises(ToolchainError, match=r"ptxas cannot be run.*pip install"):
+        compiler.compile(EMPTY_PTX, "ptx", {}, arch="sm_90", entries=("k",))
+    compiler.close()
+
+
+@pytest.mark.parametrize("language", ["cuda", "ptx"])
+def test_comments_may_be_in_any_script(language: str) -> None:
+    """Text beyond ASCII in a comment is no reason to fail."""
+    source = EMPTY_PTX if language == "ptx" else 'extern "C" __global__ void k() {}\n'
+    assert compiled(f"{source}// größer als 漢字 😀\n", language).cubin
+
+
+def test_carriage_returns_keep_line_numbers() -> None:
+    """A source with Windows line ends has its errors on the lines an editor shows."""
+    got = failure(SAXPY.replace("y[i] = a", "z[i] = a").replace("\n", "\r\n"), entry="saxpy")
+    assert "line 3" in got.message
+
+
+def test_a_module_for_a_newer_architecture_says_which() -> None:
+    """PTX whose .target is above the device's names both."""
+    result = compile_kernel(EMPTY_PTX, "ptx", {}, arch="sm_80", entries=("k",))
+    assert isinstance(result, CompileFailure)
+    assert ".target sm_90 is newer than sm_80" in result.message
+
+
 def test_unknown_arch_and_language_and_options_are_mistakes_of_the_caller() -> None:
     """What a caller passes wrong is an exception, unlike a bad kernel."""
     compiler = Compiler(machine_toolchain())

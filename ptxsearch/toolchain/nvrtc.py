@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxsearch.errors import UsageError
+from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.toolchain.diagnostics import errors, excerpt, first_message, scrub
 from ptxsearch.toolchain.find import Toolchain
 from ptxsearch.toolchain.prelude import NAME, Prepared
@@ -17,6 +17,8 @@ OPTION = re.compile(
     r"--?(use_fast_math|extra-device-vectorization|(fmad|ftz|prec-div|prec-sqrt)=(true|false)"
     r"|maxrregcount=\d{1,3}|std=c\+\+(14|17|20)|device-as-default-execution-space)\Z"
 )
+UNABLE = 120
+"""The exit code of a child that could not begin its job."""
 _OUT_OF_MEMORY = re.compile(r"(out of memory|bad_alloc|MemoryError|[Mm]emory allocation failure)")
 
 
@@ -46,14 +48,16 @@ def translate(
     """The PTX of a prepared source, or why there is none."""
     job = Job("nvrtc", argv, tuple(map(str, toolchain.headers)), source.headers)
     with sandbox.folder() as folder:
-        (folder / "kernel.cu").write_text(source.text)
+        (folder / "kernel.cu").write_text(source.text, encoding="utf-8")
         outcome = sandbox.run(job, folder, limits)
         log = scrub(read_log(folder), (folder, *toolchain.headers))
         if outcome.code == 0:
             # The job's folder would make every PTX unlike the last, and lead into this machine.
-            ptx = (folder / "kernel.ptx").read_text().replace(f"{folder}/", "")
+            ptx = (folder / "kernel.ptx").read_text(encoding="utf-8").replace(f"{folder}/", "")
             return Translated(ptx, log)
     beyond = exceeded("NVRTC", outcome, log, limits)
+    if not beyond and outcome.code == UNABLE:
+        raise ToolchainError(f"NVRTC cannot be run: {log}", toolchain.remedy)
     if beyond:
         return CompileFailure("limits", beyond, log=log)
     return CompileFailure(

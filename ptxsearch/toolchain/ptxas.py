@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ptxsearch.errors import UsageError
+from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.evaluation import Resources
 from ptxsearch.toolchain.diagnostics import errors, excerpt, first_message, scrub
 from ptxsearch.toolchain.find import Toolchain
-from ptxsearch.toolchain.nvrtc import exceeded, read_log
+from ptxsearch.toolchain.nvrtc import UNABLE, exceeded, read_log
 from ptxsearch.toolchain.result import Assembled, CompileFailure
 from ptxsearch.toolchain.sandbox import Job, Limits, Sandbox
 
@@ -47,7 +47,8 @@ def assemble(
     """What ptxas says of `ptx`, with the cubin for `target`; or why there is none."""
     tool = toolchain.require_ptxas()
     with sandbox.folder() as folder:
-        (folder / "kernel.ptx").write_text(ptx)
+        # Ptxas takes no character beyond ASCII, not even in a comment.
+        (folder / "kernel.ptx").write_bytes(ptx.encode("ascii", "replace"))
         command = [str(tool), *argv, f"-arch={target}", "kernel.ptx", "-o", "kernel.cubin"]
         outcome = sandbox.run(Job("exec", command), folder, limits)
         raw = read_log(folder)
@@ -55,6 +56,8 @@ def assemble(
         if outcome.code == 0:
             return Assembled(log, usage(raw)), (folder / "kernel.cubin").read_bytes()
     beyond = exceeded("ptxas", outcome, log, limits)
+    if not beyond and outcome.code == UNABLE:
+        raise ToolchainError(f"ptxas cannot be run: {log}", toolchain.remedy)
     if beyond:
         return CompileFailure("limits", beyond, log=log, language="ptx")
     return CompileFailure("ptxas", first_message(log), excerpt(ptx, errors(log)), log, "ptx")

@@ -27,6 +27,7 @@ from ptxsearch.toolchain.fork import renew_after_fork
 _ZYGOTE = Path(__file__).with_name("zygote.py")
 _PACKET = 1 << 16
 _GRACE = 10.0
+_WORDS = "zygote.log"
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class Sandbox:
             if outcome is not None:
                 return outcome
         raise ToolchainError(
-            "the compiler's child process was killed twice in a row",
-            "free some memory and run again",
+            f"the compiler's child process ended twice in a row: {self._ready().last_words()}",
+            "free some memory and run again, or reinstall the compiler wheels",
         )
 
     def close(self) -> None:
@@ -155,12 +156,12 @@ class _Child:
         self.root = root or tempfile.mkdtemp(prefix="ptxsearch-")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-I", "-S", str(_ZYGOTE), str(theirs.fileno())]
-        with theirs:
+        with theirs, open(Path(self.root) / _WORDS, "ab") as words:
             self.process = subprocess.Popen(
                 [*command, str(library or ""), self.root],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=words,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
@@ -179,6 +180,11 @@ class _Child:
                 return ours.recv(_PACKET)
             except OSError:
                 return b""
+
+    def last_words(self) -> str:
+        """The last line that this zygote or one before it wrote when it failed."""
+        lines = (Path(self.root) / _WORDS).read_text(errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "it was killed")
 
     def keep_root(self) -> str:
         """The folder, which from now on is the caller's to remove."""
