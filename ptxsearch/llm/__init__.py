@@ -1,0 +1,1 @@
+"""Language models: clients, prices, the ledger of what they cost, recordings of exchanges."""
