@@ -27,6 +27,7 @@ __all__ = [
     "Evaluator",
     "Message",
     "Proposer",
+    "SamplingDevice",
     "Store",
 ]
 
@@ -63,6 +64,15 @@ class AuditedDevice(Device, Protocol):
     def audit(self) -> Sequence[tuple[int, Inputs, Outputs]]:
         """Since the last call: (index into `builts`, the inputs, the outputs it left)."""
         ...
+
+
+@runtime_checkable
+class SamplingDevice(Device, Protocol):
+    """A device that times workloads too large for it to run, from inputs it is given first."""
+
+    def prepared(self, task: Task, workload: Workload) -> bool: ...
+
+    def prepare(self, task: Task, workload: Workload, inputs: Inputs) -> None: ...
 
 
 @runtime_checkable

@@ -52,8 +52,9 @@ class Search:
         budget: Budget | None = None,
         store: Store | None = None,
         seed: int = 0,
+        _look: bool = False,
     ) -> None:
-        self.task, self.seed = task, seed
+        self.task, self.seed, self._look = task, seed, _look
         self.proposers = tuple(proposers)
         self.policy, self.budget = policy or Policy(), budget or Budget()
         self.journal = Journal(store or MemoryStore())
@@ -62,6 +63,22 @@ class Search:
         )
         self.view = TreeView(self.progress.tree)
         self._again: list[Asked] = self._resume()
+
+    @classmethod
+    def stored(cls, task: Task, store: Store) -> Search:
+        """The run a store holds, to look at: with its own policy, budget and seed."""
+        header = next(iter(store.events()), None)
+        if header is None or header.get("type") != "run":
+            raise StoreError("the store holds no run", "start one with optimize and --store")
+        return cls(
+            task,
+            proposers=(),
+            policy=Policy.from_dict(header["policy"]),
+            budget=Budget.from_dict(header["budget"]),
+            store=store,
+            seed=header["seed"],
+            _look=True,
+        )
 
     def ask(self, n: int = 1) -> list[Proposal]:
         """Up to `n` kernels to judge; none where it must wait for verdicts, or is `done`."""
@@ -103,13 +120,11 @@ class Search:
         """Whether nothing more will be asked."""
         return self.progress.stopped is not None
 
-    def rival(self, proposal: Proposal) -> Kernel | None:
-        """The kernel a proposal has to beat: its family's best, else the incumbent."""
-        tree = self.progress.tree
-        node = tree.nodes[max(proposal.parent, 0)]
-        family = [n for n in (*self.view.lineage(node), node) if n.reward is not None]
-        best = max(family, key=lambda n: n.reward or 0.0, default=self.view.incumbent)
-        return best.kernel
+    @property
+    def rival(self) -> Kernel | None:
+        """The kernel that a proposal has to beat in a race: the incumbent's."""
+        best = self.progress.best
+        return best.proposal.kernel if best is not None else None
 
     def result(self) -> Result:
         """What was found so far."""
@@ -320,6 +335,6 @@ class Search:
                 f"the store holds a run with another {', '.join(changed)}",
                 "resume with the same task, policy and seed, or choose another store",
             )
-        if self.progress.stopped is not None:
+        if self.progress.stopped is not None and not self._look:
             self._commit({"type": "resumed"})
         return [a for n, a in sorted(self.progress.waiting.items()) if n not in self.progress.told]

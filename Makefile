@@ -1,0 +1,39 @@
+# Works on a bare machine with Python 3.11+, git and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check slow gpu bench installs clean
+
+$(STAMP): setup.cfg
+	test -x "$(BIN)/python" || "$(PYTHON)" -m venv "$(VENV)"
+	"$(BIN)/python" -m pip install --quiet --upgrade pip
+	"$(BIN)/python" -m pip install --quiet --editable ".[test]"
+	touch "$(STAMP)"
+
+demo: $(STAMP)
+	"$(BIN)/ptxsearch" optimize level1/transpose --device emulated --trials 40 --store runs/demo.store --out runs/demo
+
+test: $(STAMP)
+	"$(BIN)/python" -m pytest -q
+
+check: $(STAMP)
+	"$(BIN)/ruff" format --check ptxsearch tests benchmarks
+	"$(BIN)/ruff" check ptxsearch tests benchmarks
+	"$(BIN)/mypy"
+	"$(BIN)/lint-imports" --config setup.cfg
+
+slow: $(STAMP)
+	"$(BIN)/python" -m pytest -q -m slow
+
+gpu: $(STAMP)
+	"$(BIN)/python" -m pytest -q -m gpu
+
+bench: $(STAMP)
+	"$(BIN)/python" benchmarks/loop.py
+	"$(BIN)/python" benchmarks/toolchain_speed.py
+	"$(BIN)/python" benchmarks/emulator_speed.py
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

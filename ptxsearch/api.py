@@ -1,0 +1,158 @@
+"""What a user calls: `optimize` a task, `evaluate` one kernel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+
+from ptxsearch.budget import Budget, Spend
+from ptxsearch.config import make_evaluator, make_policy, open_store
+from ptxsearch.errors import ProviderPaused, UsageError
+from ptxsearch.evaluation import Evaluation
+from ptxsearch.kernel import Kernel, Proposal
+from ptxsearch.llm import LLMProposer, from_spec
+from ptxsearch.menu import Menu
+from ptxsearch.pipeline import Pipeline
+from ptxsearch.policy import Policy
+from ptxsearch.protocols import LLM, Device, Evaluator, Proposer, Store
+from ptxsearch.search import Search
+from ptxsearch.store import SQLiteStore
+from ptxsearch.tasks import Task
+from ptxsearch.toolchain import CompileFailure
+from ptxsearch.trial import Result, Trial
+
+OnTrial = Callable[[Trial], None]
+_RETRIES = 2
+
+
+def optimize(
+    task: Task,
+    llm: LLM | str | None = None,
+    *,
+    policy: Policy | str | None = None,
+    budget: Budget | None = None,
+    device: Device | Evaluator | str | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    on_trial: OnTrial | None = None,
+) -> Result:
+    """The fastest kernel a search found for `task`, with the evidence.
+
+    `llm` None proposes from the built-in menu alone. `store` is a path: the same call with the
+    same store resumes. Ctrl-C ends the run with the best so far. `on_trial` hears of every trial.
+    """
+    chosen = make_policy(policy)
+    opened = open_store(store)
+    evaluator = make_evaluator(device)
+    try:
+        search = Search(
+            task,
+            proposers=make_proposers(task, llm, chosen, opened),
+            policy=chosen,
+            budget=budget,
+            store=opened,
+            seed=seed,
+        )
+        return drive(search, evaluator, workers=workers or 1, on_trial=on_trial)
+    finally:
+        if isinstance(opened, SQLiteStore) and opened is not store:
+            opened.close()
+
+
+def make_proposers(
+    task: Task, llm: LLM | str | None, policy: Policy, store: Store | None
+) -> tuple[Proposer, ...]:
+    """The menu, and before it a model where one is given."""
+    if llm is None:
+        return (Menu(),)
+    return (LLMProposer(task, from_spec(llm), policy=policy, store=store), Menu())
+
+
+def evaluate(
+    task: Task,
+    kernel: Kernel,
+    *,
+    device: Device | Evaluator | str | None = None,
+    arch: str | None = None,
+) -> Evaluation:
+    """The verdict on one kernel, timed beside the task's baseline."""
+    return make_evaluator(device, arch=arch).evaluate(task, kernel, baseline=task.baseline)
+
+
+def stored_result(task: Task, store: str | os.PathLike[str], *, arch: str | None = None) -> Result:
+    """The result of the run over `task` that a store holds, without going on with it."""
+    with SQLiteStore(store, read_only=True) as opened:
+        search = Search.stored(task, opened)
+        return _with_cubin(search.result(), make_evaluator("emulated", arch=arch))
+
+
+def drive(
+    search: Search,
+    evaluator: Evaluator,
+    *,
+    workers: int = 1,
+    on_trial: OnTrial | None = None,
+) -> Result:
+    """Ask, evaluate on `workers` threads, tell, until the search is done or interrupted."""
+    if workers < 1:
+        raise UsageError(f"workers is {workers}", "give at least 1")
+    heard = len(search.progress.trials)
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
+    running: dict[Future[Evaluation], Proposal] = {}
+    try:
+        while True:
+            for proposal in search.ask(workers - len(running)):
+                running[pool.submit(_judge, search, evaluator, proposal)] = proposal
+            heard = _report(search, heard, on_trial)
+            if not running:
+                break
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            search.tell([(running.pop(f).id, f.result(), _cost(f.result())) for f in finished])
+            heard = _report(search, heard, on_trial)
+    except KeyboardInterrupt:
+        search.stop("interrupted", "interrupted")
+    except ProviderPaused as error:
+        search.stop("paused", str(error))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    _report(search, heard, on_trial)
+    return _with_cubin(search.result(), evaluator)
+
+
+def _judge(search: Search, evaluator: Evaluator, proposal: Proposal) -> Evaluation:
+    assert proposal.kernel is not None
+    baseline = search.task.baseline
+    for attempt in range(_RETRIES + 1):
+        verdict = evaluator.evaluate(
+            search.task, proposal.kernel, baseline=baseline, rival=search.rival
+        )
+        if verdict.status != "INFRA" or attempt == _RETRIES:
+            return verdict
+        time.sleep(0.1 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def _cost(verdict: Evaluation) -> Spend:
+    return Spend(device_seconds=sum(verdict.cost.values()))
+
+
+def _report(search: Search, heard: int, on_trial: OnTrial | None) -> int:
+    trials: Sequence[Trial] = search.progress.trials[heard:]
+    for trial in trials if on_trial is not None else ():
+        assert on_trial is not None
+        on_trial(trial)
+    return heard + len(trials)
+
+
+def _with_cubin(result: Result, evaluator: Evaluator) -> Result:
+    """The result with the machine code of its best kernel, where it can be built."""
+    if result.best is None or not isinstance(evaluator, Pipeline):
+        return result
+    built = evaluator.build(result.best.kernel)
+    if isinstance(built, CompileFailure):
+        return result
+    return replace(result, best=replace(result.best, cubin=built.cubin.hex()))

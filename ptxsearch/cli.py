@@ -1,0 +1,307 @@
+"""The command line: `ptxsearch optimize TASK` and its companions.
+
+Exit codes: 0 success, 1 a negative verdict, 2 a user's mistake, 3 a machine part failed,
+130 interrupted. With `--json` one document goes to stdout and everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ptxsearch import api, console
+from ptxsearch.budget import Budget
+from ptxsearch.config import load_policy, make_evaluator
+from ptxsearch.doctor import diagnose
+from ptxsearch.doctor import to_dict as doctor_dict
+from ptxsearch.emulator.case import run_case
+from ptxsearch.errors import PtxsearchError, UsageError
+from ptxsearch.exchange import answer_batch, ask_file, tell_file
+from ptxsearch.export import export_best
+from ptxsearch.kernelfile import read_kernel
+from ptxsearch.llm import preview
+from ptxsearch.taskfile import bundled, load_task
+from ptxsearch.tasklint import lint as lint_task
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="GPU kernels made fast by search, with verdicts you can reproduce.")  # fmt: skip
+TaskName = Annotated[str, typer.Argument(help="a bundled task, such as level1/sum, or a folder")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
+Store = Annotated[Path | None, typer.Option(help="journal of the run; an existing one resumes")]
+Device = Annotated[str | None, typer.Option(help="cuda, cuda:INDEX or emulated; default: a GPU")]
+Arch = Annotated[str | None, typer.Option(help="architecture to emulate, such as sm_90")]
+Llm = Annotated[str | None, typer.Option(help="openai:MODEL or replay:STORE; default: menu only")]
+PolicyName = Annotated[str, typer.Option(help="a shipped policy or a YAML file")]
+Seed = Annotated[int, typer.Option(help="seed of the run")]
+Trials = Annotated[int | None, typer.Option(help="most trials")]
+Tokens = Annotated[int | None, typer.Option(help="most tokens")]
+Dollars = Annotated[float | None, typer.Option(help="most US dollars")]
+Wall = Annotated[float | None, typer.Option(help="most seconds on the clock")]
+Workers = Annotated[int, typer.Option(help="kernels judged at once")]
+Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
+_err = Console(stderr=True, highlight=False)
+
+
+def _budget(
+    trials: int | None, tokens: int | None, dollars: float | None, wall: float | None
+) -> Budget:
+    if trials is None and tokens is None and dollars is None and wall is None:
+        return Budget()
+    return Budget(trials=trials, tokens=tokens, dollars=dollars, wall_seconds=wall)
+
+
+def _print_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+@app.command()
+def optimize(
+    task: TaskName,
+    llm: Llm = None,
+    policy: PolicyName = "default",
+    trials: Trials = None,
+    tokens: Tokens = None,
+    dollars: Dollars = None,
+    wall_seconds: Wall = None,
+    device: Device = None,
+    arch: Arch = None,
+    store: Store = None,
+    seed: Seed = 0,
+    workers: Workers = 1,
+    out: Annotated[Path | None, typer.Option(help="folder for the best kernel's files")] = None,
+    as_json: Json = False,
+) -> None:
+    """Search for the fastest kernel of TASK; Ctrl-C ends with the best so far."""
+    wanted = load_task(task)
+    budget = _budget(trials, tokens, dollars, wall_seconds)
+    evaluator = make_evaluator(device, arch=arch)
+    screen = Console(stderr=as_json, highlight=False)
+    console.announce(screen, wanted, evaluator, store)
+    if llm is not None and (line := preview(llm, budget)):
+        screen.print(line)
+    result = api.optimize(
+        wanted,
+        llm,
+        policy=load_policy(policy),
+        budget=budget,
+        device=evaluator,
+        store=store,
+        seed=seed,
+        workers=workers,
+        on_trial=lambda trial: console.show_trial(screen, trial),
+    )
+    folder = None
+    if result.best is not None and (out is not None or not as_json):
+        folder = out or Path("runs") / wanted.name.replace("/", "_")
+        export_best(result.best, wanted, folder)
+    console.show_result(screen, result, folder, store)
+    if as_json:
+        _print_json(result.to_dict())
+    if result.state == "interrupted":
+        raise typer.Exit(130)
+    if result.state == "paused":
+        raise typer.Exit(3)
+    if result.best is None:
+        raise typer.Exit(1)
+
+
+@app.command()
+def evaluate(
+    task: TaskName,
+    kernel: Annotated[Path | None, typer.Argument(help="my.cu or my.ptx, my.json beside")] = None,
+    batch: Annotated[Path | None, typer.Option(help="proposals written by `ask`")] = None,
+    out: Annotated[Path, typer.Option(help="results of --batch")] = Path("results.jsonl"),
+    device: Device = None,
+    arch: Arch = None,
+    as_json: Json = False,
+) -> None:
+    """The verdict on one kernel, exit 1 where it does not pass; or on a file of proposals."""
+    wanted = load_task(task)
+    evaluator = make_evaluator(device, arch=arch)
+    if batch is not None:
+        count = answer_batch(wanted, batch, out, evaluator)
+        _err.print(f"{count} results added to {out}")
+        return
+    if kernel is None:
+        raise UsageError("neither a kernel nor --batch", "give a kernel file")
+    candidate = read_kernel(kernel, like=wanted.baseline)
+    verdict = evaluator.evaluate(wanted, candidate, baseline=wanted.baseline)
+    if as_json:
+        _print_json(verdict.to_dict())
+    else:
+        console.show_evaluation(Console(highlight=False), verdict)
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def emulate(
+    kernel: Annotated[Path, typer.Argument(help="a PTX file")],
+    case: Annotated[Path, typer.Option(help="JSON with entry, launches and arguments")],
+    as_json: Json = False,
+) -> None:
+    """Run a PTX file on the emulator; exit 1 for a fault, a timeout or an unsupported one."""
+    text = read_kernel(kernel, like=None).source if kernel.suffix != ".ptx" else _text(kernel)
+    reports = run_case(text, _json_file(case))
+    if as_json:
+        _print_json([console.report_dict(report) for report in reports])
+    else:
+        console.show_reports(Console(highlight=False), reports)
+    if not all(report.ok for report in reports):
+        raise typer.Exit(1)
+
+
+@app.command()
+def tasks(as_json: Json = False) -> None:
+    """The tasks that ship."""
+    names = bundled()
+    if as_json:
+        _print_json([{"name": name, "description": load_task(name).description} for name in names])
+        return
+    console.show_tasks(Console(highlight=False), [load_task(name) for name in names])
+
+
+@app.command()
+def lint(
+    task: TaskName,
+    device: Device = "emulated",
+    quick: Annotated[bool, typer.Option(help="leave out the kernels under wrong/")] = False,
+    as_json: Json = False,
+) -> None:
+    """Whether TASK can judge kernels; exit 1 where it cannot."""
+    wanted = load_task(task)
+    evaluator = make_evaluator(device)
+    found = lint_task(wanted, evaluate=None if quick else evaluator.evaluate)
+    if as_json:
+        _print_json([complaint.to_dict() for complaint in found])
+    else:
+        console.show_complaints(Console(highlight=False), wanted, found)
+    if any(complaint.severity == "error" for complaint in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(
+    store: Store = None,
+    model: Annotated[str, typer.Option(help="a model to ask the endpoint for")] = "",
+    as_json: Json = False,
+) -> None:
+    """What this machine has and lacks, each with the command that mends it."""
+    checks = diagnose(environment=dict(os.environ), store=store, model=model)
+    document = doctor_dict(checks)
+    if as_json:
+        _print_json(document)
+    else:
+        console.show_checks(Console(highlight=False), checks)
+    if not document["ok"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    task: TaskName,
+    store: Annotated[Path, typer.Option(help="journal of a run over TASK")],
+    out: Annotated[Path, typer.Option(help="folder to write")],
+    arch: Arch = None,
+) -> None:
+    """Write the best kernel of a stored run: source, cubin, launches, loaders."""
+    result = api.stored_result(load_task(task), store, arch=arch)
+    if result.best is None:
+        raise UsageError(f"{store} holds no kernel that passed", "run optimize first")
+    for path in export_best(result.best, load_task(task), out):
+        sys.stdout.write(f"{path}\n")
+
+
+@app.command()
+def ask(
+    task: TaskName,
+    store: Annotated[Path, typer.Option(help="journal of the run")],
+    n: Annotated[int, typer.Option("-n", help="most proposals to write")] = 8,
+    out: Annotated[Path, typer.Option(help="JSON Lines file to write")] = Path("proposals.jsonl"),
+    llm: Llm = None,
+    policy: PolicyName = "default",
+    trials: Trials = None,
+    seed: Seed = 0,
+) -> None:
+    """Write proposals for another machine to evaluate; exit 1 where there is none now."""
+    written = ask_file(
+        load_task(task),
+        out,
+        n=n,
+        store=store,
+        llm=llm,
+        policy=load_policy(policy),
+        budget=_budget(trials, None, None, None),
+        seed=seed,
+    )
+    _err.print(f"{written} proposals in {out}")
+    if not written:
+        raise typer.Exit(1)
+
+
+@app.command()
+def tell(
+    task: TaskName,
+    results: Annotated[Path, typer.Argument(help="what `evaluate --batch` wrote")],
+    store: Annotated[Path, typer.Option(help="journal of the run")],
+    policy: PolicyName = "default",
+    trials: Trials = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Bring results home; refused lines are named and lose nothing."""
+    told = tell_file(
+        load_task(task),
+        results,
+        store=store,
+        policy=load_policy(policy),
+        budget=_budget(trials, None, None, None),
+        seed=seed,
+    )
+    if as_json:
+        _print_json(told.to_dict())
+        return
+    _err.print(f"{told.accepted} results told, {len(told.refused)} refused")
+    for line in told.refused:
+        _err.print(f"  {line}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read as text ({error})", "give a PTX file") from error
+
+
+def _json_file(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(_text(path))
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path}, line {error.lineno}: {error.msg}", "mend the JSON") from error
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} holds no JSON object", "write {...}")
+    return data
+
+
+def main() -> None:
+    """The entry point: one line of cause and remedy for every expected error."""
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv.remove("--debug")
+    try:
+        app(standalone_mode=True)
+    except PtxsearchError as error:
+        if debug:
+            raise
+        _err.print(f"error: {error.message}", style="bold", markup=False, soft_wrap=True)
+        if error.remedy:
+            _err.print(f"   do: {error.remedy}", markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)

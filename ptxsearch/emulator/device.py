@@ -1,0 +1,305 @@
+"""The emulator as a Device: true outputs and faults, exact counters, a modelled time."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal
+
+import numpy as np
+
+from ptxsearch.arch import Gpu, occupancy, typical_gpu
+from ptxsearch.emulator import launch as machine
+from ptxsearch.emulator.independence import independent_loads
+from ptxsearch.emulator.report import Report
+from ptxsearch.emulator.timemodel import (
+    LAUNCH_SECONDS,
+    NEXT_LAUNCH_SECONDS,
+    SECTOR,
+    Grid,
+    Sample,
+    model,
+    traffic,
+    warps_of,
+)
+from ptxsearch.errors import DeviceError
+from ptxsearch.evaluation import Array, Built, Counters, Failure, Fault, Inputs, Outputs
+from ptxsearch.kernel import BoundLaunch
+from ptxsearch.ptx import Module, SyntaxFault, parse
+from ptxsearch.tasks import DTYPES, Task, Workload
+
+_SAMPLED_THREADS = 8192
+_SAMPLED_BLOCKS = 24
+_FEWEST_BLOCKS = 2
+
+
+class EmulatedDevice:
+    """A GPU of `arch` on the CPU. Its times are modelled, everything else is exact."""
+
+    source: Literal["measured", "modelled"] = "modelled"
+
+    def __init__(self, arch: str = "sm_90", *, max_steps: int | None = None) -> None:
+        gpu = typical_gpu(arch)
+        if gpu is None:
+            raise DeviceError(f"no GPU stands for {arch}", "use sm_80, sm_86, sm_89, sm_90, ...")
+        self.arch, self.max_steps = arch, max_steps
+        self.gpu: Gpu = gpu
+        self.name = f"emulated {gpu.name} ({arch})"
+        self._inputs: dict[str, Inputs] = {}
+        self._task = ("", "")
+
+    def prepared(self, task: Task, workload: Workload) -> bool:
+        """Whether `prepare` gave the inputs of this task's workload last."""
+        return workload.name in self._inputs and self._task == (task.name, task.digest)
+
+    def prepare(self, task: Task, workload: Workload, inputs: Inputs) -> None:
+        """The inputs that `time` and `profile` use for `workload`."""
+        if self._task != (task.name, task.digest):
+            self._inputs, self._task = {}, (task.name, task.digest)
+        self._inputs[workload.name] = inputs
+
+    def run(
+        self, built: Built, workload: Workload, inputs: Inputs, *, timeout: float
+    ) -> Outputs | Failure:
+        """The outputs of one launch sequence with every check on, or its first fault."""
+        buffers = _Buffers(built, inputs)
+        reports: list[Report] = []
+        for report in self._launches(built, workload, buffers, checks=True):
+            if not report.ok:
+                return _failure(report)
+            reports.append(report)
+        return buffers.outputs(reports)
+
+    def time(self, builts: Sequence[Built], workload: Workload, rounds: int) -> Array | Failure:
+        """Modelled seconds of shape (rounds, len(builts)); every round is the same."""
+        row = []
+        for built in builts:
+            modelled = self._model(built, workload)
+            if isinstance(modelled, Failure):
+                return modelled
+            row.append(modelled[0])
+        return np.tile(np.array(row), (rounds, 1))
+
+    def profile(self, built: Built, workload: Workload) -> Counters:
+        """The counters of the whole grid, scaled from the sampled blocks."""
+        modelled = self._model(built, workload)
+        return Counters() if isinstance(modelled, Failure) else modelled[1]
+
+    def _launches(
+        self, built: Built, workload: Workload, buffers: _Buffers, *, checks: bool
+    ) -> Any:
+        module = machine.load(built.ptx, arch=self.arch)
+        for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
+            yield module.launch(
+                launch.entry,
+                grid=launch.grid,
+                block=launch.block,
+                cluster=launch.cluster,
+                shared_bytes=launch.shared_bytes,
+                args=buffers.arguments(launch, _parsed(built.ptx)),
+                max_steps=self.max_steps,
+                checks=checks,
+            )
+
+    def _model(self, built: Built, workload: Workload) -> tuple[float, Counters] | Failure:
+        inputs = self._inputs.get(workload.name)
+        if inputs is None:
+            raise DeviceError(
+                f"no inputs for workload {workload.name!r}", "call prepare(task, workload, inputs)"
+            )
+        buffers = _Buffers(built, inputs, blank=True)
+        module = machine.load(built.ptx, arch=self.arch)
+        total, counted, seconds = LAUNCH_SECONDS - NEXT_LAUNCH_SECONDS, Counters(), {}
+        for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
+            chosen = sampled_blocks(launch)
+            report = module.launch(
+                launch.entry,
+                grid=launch.grid,
+                block=launch.block,
+                cluster=launch.cluster,
+                shared_bytes=launch.shared_bytes,
+                args=buffers.arguments(launch, _parsed(built.ptx)),
+                max_steps=self.max_steps,
+                checks=False,
+                blocks=chosen,
+            )
+            if not report.ok:
+                return _failure(report)
+            sample = self._sample(built, launch, report, chosen, buffers)
+            grid = self._grid(built, launch)
+            breakdown = model(sample, grid, self.gpu)
+            total += breakdown.seconds + NEXT_LAUNCH_SECONDS
+            counted = _added(counted, _scaled(report.counters, launch.blocks / len(chosen)))
+            read, written, through = traffic(sample, grid)
+            for name, amount in (("read", read), ("write", written)):
+                seconds[f"dram_{name}"] = seconds.get(f"dram_{name}", 0.0) + amount
+            seconds["l2_bytes"] = seconds.get("l2_bytes", 0.0) + through
+            for part, spent in breakdown.parts.items():
+                seconds[f"modelled_{part}"] = seconds.get(f"modelled_{part}", 0.0) + spent
+        return total, _with_traffic(counted, total, seconds)
+
+    def _grid(self, built: Built, launch: BoundLaunch) -> Grid:
+        took = built.resources.get(launch.entry)
+        shared = launch.shared_bytes + (took.static_shared if took else 0)
+        registers = took.registers if took else 32
+        fits = occupancy(self.arch, launch.threads, registers, shared)
+        return Grid(launch.blocks, warps_of(launch.threads), fits)
+
+    def _sample(
+        self,
+        built: Built,
+        launch: BoundLaunch,
+        report: Report,
+        chosen: Sequence[int],
+        buffers: _Buffers,
+    ) -> Sample:
+        names = [arg for arg in launch.args if isinstance(arg, str) and arg in buffers.arrays]
+        read = {
+            name: int(np.count_nonzero(report.reads[name].reshape(-1)))
+            for name in names
+            if name in report.reads
+        }
+        return Sample(
+            counters=report.counters,
+            blocks=len(chosen),
+            warps=len(chosen) * warps_of(launch.threads),
+            read=read,
+            written={n: report.bytes_stored.get(n, 0) for n in names},
+            extent={name: buffers.arrays[name].nbytes for name in names},
+            independent=independent_loads(_parsed(built.ptx).functions[launch.entry]),
+        )
+
+
+def sampled_blocks(launch: BoundLaunch) -> list[int]:
+    """Linear numbers of the blocks that stand for the grid, evenly spread over it."""
+    count = max(_FEWEST_BLOCKS, min(_SAMPLED_BLOCKS, _SAMPLED_THREADS // launch.threads))
+    count = min(count, launch.blocks)
+    return sorted({int((i + 0.5) * launch.blocks / count) for i in range(count)})
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(ptx: str) -> Module:
+    module = parse(ptx)
+    if isinstance(module, SyntaxFault):
+        raise DeviceError(f"PTX that cannot be parsed ({module})", "lint the kernel first")
+    return module
+
+
+class _Buffers:
+    """The arrays of one launch sequence: inputs copied, outputs and scratch undefined."""
+
+    def __init__(self, built: Built, inputs: Inputs, *, blank: bool = False) -> None:
+        self.inputs = inputs
+        self.values: dict[str, Any] = {}
+        for name, value in inputs.values.items():
+            role = inputs.roles[name]
+            if role == "scalar":
+                self.values[name] = value
+            elif role == "out":
+                self.values[name] = machine.undefined(np.empty_like(value))
+            else:
+                self.values[name] = value if blank and role == "in" else np.array(value)
+        for scratch in built.kernel.scratch:
+            shape = built.kernel.scratch_shapes(inputs.sizes)[scratch.name]
+            dtype = DTYPES[scratch.dtype]
+            zeros = scratch.init == "zeros"
+            empty = machine.undefined(np.empty(shape, dtype))
+            self.values[scratch.name] = np.zeros(shape, dtype) if zeros else empty
+        self.arrays: dict[str, Array] = {
+            name: np.asarray(value) for name, value in self.values.items() if np.ndim(value)
+        }
+
+    def arguments(self, launch: BoundLaunch, module: Module) -> list[Any]:
+        """The entry's arguments: arrays and scalars by name, numbers at the width declared."""
+        params = module.functions[launch.entry].params
+        return [
+            self.values[arg] if isinstance(arg, str) else _whole(arg, param.size)
+            for arg, param in zip(launch.args, params, strict=False)
+        ]
+
+    def outputs(self, reports: Sequence[Report]) -> Outputs:
+        """What is in the buffers now, with what the launches read and stored."""
+        inputs = self.inputs
+        changed = tuple(
+            name
+            for name, array in inputs.named("in").items()
+            if not np.array_equal(array.view(np.uint8), self.arrays[name].view(np.uint8))
+        )
+        counters = functools.reduce(_added, (report.counters for report in reports))
+        return Outputs(
+            arrays={name: self.arrays[name] for name in inputs.named("out", "inout")},
+            counters=counters,
+            read={name: self._elements(name, reports) for name in inputs.named("in")},
+            stored_bytes=tuple(sum(report.bytes_stored.values()) for report in reports),
+            inputs_changed=changed,
+            notes=tuple(note for report in reports for note in report.notes),
+        )
+
+    def _elements(self, name: str, reports: Sequence[Report]) -> Array:
+        array = self.arrays[name]
+        touched = np.zeros(array.nbytes, dtype=bool)
+        for report in reports:
+            if name in report.reads:
+                touched |= report.reads[name].reshape(-1)[: array.nbytes]
+        elements: Array = touched.reshape(*array.shape, array.itemsize).any(axis=-1)
+        return elements
+
+
+def _whole(value: int, size: int) -> np.generic:
+    return np.array(value).astype(np.dtype(f"i{size}"))[()]
+
+
+def _failure(report: Report) -> Failure:
+    if report.status == "unsupported":
+        return Failure(unsupported=str(report.unsupported or report.message))
+    if not report.faults:
+        return Failure(Fault("launch_failure", report.message or report.status))
+    faults = tuple(
+        Fault(
+            kind=fault.kind,  # type: ignore[arg-type]
+            message=fault.message,
+            space=fault.space,
+            line=fault.line or None,
+            source_line=fault.source_line,
+            block=fault.block,
+            thread=fault.thread,
+            address=fault.address,
+            object=fault.object,
+        )
+        for fault in report.faults
+    )
+    return Failure(faults[0], faults=faults)
+
+
+_COUNTED = tuple(f.name for f in fields(Counters) if f.name not in ("source", "extra"))
+
+
+def _added(first: Counters, second: Counters) -> Counters:
+    values: dict[str, Any] = {}
+    for name in _COUNTED:
+        parts = [p for p in (getattr(first, name), getattr(second, name)) if p is not None]
+        values[name] = sum(parts) if parts else None
+    return Counters(**values)
+
+
+def _scaled(counters: Counters, scale: float) -> Counters:
+    return Counters(
+        **{
+            name: None if (value := getattr(counters, name)) is None else value * scale
+            for name in _COUNTED
+        }
+    )
+
+
+def _with_traffic(counters: Counters, seconds: float, more: Mapping[str, float]) -> Counters:
+    values = {name: getattr(counters, name) for name in _COUNTED}
+    values |= {
+        "duration": seconds,
+        "dram_read_bytes": more.get("dram_read", 0.0),
+        "dram_write_bytes": more.get("dram_write", 0.0),
+        "l2_read_sectors": math.ceil(more.get("l2_bytes", 0.0) / SECTOR),
+    }
+    parts = {name: value for name, value in more.items() if name.startswith("modelled_")}
+    return Counters(extra=parts, **values)

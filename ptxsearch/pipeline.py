@@ -1,0 +1,293 @@
+"""The gates a kernel passes, cheapest first; the first failure ends it with status and message.
+
+lint, compile, prune, identity, smoke, correctness, honesty, quick time, race: docs/evaluation.md
+says what each one asks. Every device's kernels are first emulated on the smallest workload with
+all checks on, because hardware runs most races and bad accesses "right".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ptxsearch import honesty, toolchain
+from ptxsearch.arch import occupancy
+from ptxsearch.correctness import check
+from ptxsearch.dossier import Dossier
+from ptxsearch.emulator.device import EmulatedDevice
+from ptxsearch.errors import KernelError
+from ptxsearch.evaluation import Built, Evaluation, Failure, Outputs, Stage
+from ptxsearch.expectation import Expected, References, standard_sets
+from ptxsearch.identity import identity
+from ptxsearch.kernel import BoundLaunch, Kernel
+from ptxsearch.measurement import measure
+from ptxsearch.protocols import AuditedDevice, Device
+from ptxsearch.ptx import SyntaxFault, lint, parse, sanitise
+from ptxsearch.tasks import Task, Workload
+from ptxsearch.toolchain import CompileFailure, Compiler
+
+FIRST_TIMEOUT = 10.0
+MODELLED_MEMORY, MEASURED_MEMORY = 512 << 20, 12 << 30
+ATTAINABLE = 0.885
+_REPEATS = 3
+
+
+class Pipeline:
+    """Judges kernels on one device. Thread-safe; equal kernels share one verdict.
+
+    `largest` bounds the elements of a workload whose outputs a modelled device computes; larger
+    ones are sampled for their time alone, and the evidence says so.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        compiler: Compiler | None = None,
+        seed: int = 0,
+        largest: int = 1 << 18,
+    ) -> None:
+        self.device, self.seed, self.largest = device, seed, largest
+        self.compiler = compiler or toolchain.default_compiler()
+        self.gate = (
+            device if isinstance(device, EmulatedDevice) else EmulatedDevice(arch=device.arch)
+        )
+        self._known: dict[str, Evaluation] = {}
+        self._references: dict[str, References] = {}
+        self._memory = MODELLED_MEMORY if device.source == "modelled" else MEASURED_MEMORY
+        self._lock = threading.Lock()
+
+    def evaluate(
+        self,
+        task: Task,
+        kernel: Kernel,
+        *,
+        baseline: Kernel | None = None,
+        rival: Kernel | None = None,
+    ) -> Evaluation:
+        """The verdict on `kernel`; times are beside those of `baseline` and `rival` if measured."""
+        origin = self.device.source
+        case = Dossier(task, kernel, baseline, rival, self.device.name, origin)
+        stages: tuple[tuple[Stage, Callable[[Dossier], Evaluation | None]], ...] = (
+            ("lint", self._bind),
+            ("compile", self._compile),
+            ("lint", self._lint),
+            ("prune", self._prune),
+            ("identity", self._identify),
+            ("smoke", self._smoke),
+            ("correctness", self._correct),
+            ("quick", self._time),
+        )
+        for stage, judge in stages:
+            with case.at(stage):
+                verdict = judge(case)
+            if verdict is not None:
+                break
+        else:
+            verdict = case.verdict("OK", "quick")
+        if case.key:
+            self._known.setdefault(self._name(task, case.key), verdict)
+        return verdict
+
+    def _bind(self, case: Dossier) -> Evaluation | None:
+        if case.kernel.language == "recorded":
+            return case.verdict("UNSUPPORTED", "lint", "a recorded kernel has no source to run")
+        try:
+            for workload in case.task.workloads:
+                case.kernel.bind(workload.sizes, case.task.names)
+                case.kernel.scratch_shapes(workload.sizes)
+        except KernelError as error:
+            return case.verdict("REJECTED", "lint", str(error))
+        return None
+
+    def _compile(self, case: Dossier) -> Evaluation | None:
+        kernel = case.kernel
+        made = self.build(kernel)
+        if isinstance(made, CompileFailure):
+            return case.verdict("COMPILE_ERROR", "compile", made.text)
+        case.built = made
+        case.resources = made.resources
+        return None
+
+    def build(self, kernel: Kernel) -> Built | CompileFailure:
+        """The kernel compiled for the device, its labels sanitised where it is PTX."""
+        if kernel.language == "ptx":
+            clean = sanitise(kernel.source)
+            if clean != kernel.source:
+                kernel = Kernel(**{**vars(kernel), "source": clean})
+        return toolchain.build(kernel, self.device.arch, compiler=self.compiler)
+
+    def _lint(self, case: Dossier) -> Evaluation | None:
+        assert case.built is not None
+        module = parse(case.built.ptx)
+        if isinstance(module, SyntaxFault):
+            return case.verdict("REJECTED", "lint", f"PTX {module}")
+        findings = lint(module, self._launches(case, case.task.smallest), allow=case.task.allow)
+        if findings:
+            return case.verdict("REJECTED", "lint", "; ".join(str(f) for f in findings[:5]))
+        return None
+
+    def _launches(self, case: Dossier, workload: Workload) -> tuple[BoundLaunch, ...]:
+        return case.kernel.bind(workload.sizes, case.task.names)
+
+    def _prune(self, case: Dossier) -> Evaluation | None:
+        for workload in case.task.workloads:
+            for launch in self._launches(case, workload):
+                took = case.resources.get(launch.entry)
+                registers = took.registers if took else 16
+                shared = launch.shared_bytes + (took.static_shared if took else 0)
+                fits = occupancy(self.device.arch, launch.threads, registers, shared)
+                if fits.blocks_per_sm < 1:
+                    return case.verdict(
+                        "PRUNED",
+                        "prune",
+                        f"a block of {launch.entry} ({launch.threads} threads, {registers} "
+                        f"registers a thread, {shared} shared bytes) exceeds a multiprocessor of "
+                        f"{self.device.arch} in {fits.limiter}; use less of it",
+                    )
+        return None
+
+    def _identify(self, case: Dossier) -> Evaluation | None:
+        assert case.built is not None
+        launches = [
+            (workload.name, self._launches(case, workload)) for workload in case.task.workloads
+        ]
+        case.key = identity(case.built, launches, arch=self.device.arch)
+        known = self._known.get(self._name(case.task, case.key))
+        if known is not None and known.status not in ("INFRA", "PAUSED"):
+            return known
+        return None
+
+    def _name(self, task: Task, key: str) -> str:
+        return f"{task.name}:{task.digest}:{key}"
+
+    def _sets(self, case: Dossier, workload: Workload) -> Iterator[Expected]:
+        with self._lock:
+            references = self._references.setdefault(
+                case.task.name + case.task.digest, References(case.task, limit=self._memory)
+            )
+        for seed, distribution in standard_sets(case.task, workload, seed=self.seed):
+            with self._lock:
+                expected = references.get(workload, seed, distribution)
+            yield expected
+
+    def _smoke(self, case: Dossier) -> Evaluation | None:
+        """The smallest workload on the emulator with all checks, then on the device itself."""
+        workload = case.task.smallest
+        gates: tuple[Device, ...] = (self.gate, self.device)
+        for device in dict.fromkeys(gates):
+            expected = next(self._sets(case, workload))
+            verdict = self._judge(case, device, workload, expected, "smoke")
+            if verdict is not None and (verdict.status != "UNSUPPORTED" or device is self.device):
+                return verdict
+            if verdict is not None:
+                case.evidence["not_emulated"] = verdict.message
+        return None
+
+    def _judge(
+        self, case: Dossier, device: Device, workload: Workload, expected: Expected, stage: Stage
+    ) -> Evaluation | None:
+        """Run one set and compare every element; None where it is right."""
+        assert case.built is not None
+        got = device.run(case.built, workload, expected.inputs, timeout=FIRST_TIMEOUT)
+        if isinstance(got, Failure):
+            return case.failed(got, stage)
+        if got.inputs_changed:
+            names = ", ".join(got.inputs_changed)
+            return case.verdict("WRONG", stage, f"the kernel wrote to its input {names}")
+        verdict = check(case.task, got, expected)
+        worst = case.evidence.setdefault("error_over_tolerance", {})
+        for name, error in verdict.errors.items():
+            worst[name] = max(worst.get(name, 0.0), min(error, 1e300))
+        if not verdict.passed:
+            case.evidence["share_right"] = verdict.share_right
+            case.evidence["pattern"] = verdict.pattern
+            return case.verdict("WRONG", stage, verdict.message)
+        if stage == "smoke":
+            return self._honest(case, got, expected) or self._repeat(
+                case, device, workload, expected, got
+            )
+        return None
+
+    def _honest(self, case: Dossier, got: Outputs, expected: Expected) -> Evaluation | None:
+        """Work that must have been done: bytes stored, operations, inputs that were read."""
+        findings = honesty.judge(case.task, expected, got)
+        notes = [finding.message for finding in findings if not finding.dishonest]
+        if notes:
+            case.evidence["notes"] = notes
+        proofs = [finding.message for finding in findings if finding.dishonest]
+        return case.verdict("DISHONEST", "honesty", "; ".join(proofs)) if proofs else None
+
+    def _repeat(
+        self, case: Dossier, device: Device, workload: Workload, expected: Expected, first: Outputs
+    ) -> Evaluation | None:
+        """On hardware: runs on other junk must give the same bits, unless order may differ."""
+        if device.source == "modelled" or "atomics_order" in case.task.allow:
+            return None
+        assert case.built is not None
+        for _ in range(_REPEATS - 1):
+            again = device.run(case.built, workload, expected.inputs, timeout=FIRST_TIMEOUT)
+            if isinstance(again, Failure):
+                return case.failed(again, "smoke")
+            for name, array in first.arrays.items():
+                if array.tobytes() != again.arrays[name].tobytes():
+                    return case.verdict(
+                        "WRONG",
+                        "smoke",
+                        f"output {name} differs between runs on equal inputs: a race, an "
+                        "uninitialised read, or an order of atomics the task does not allow",
+                    )
+        return None
+
+    def _correct(self, case: Dossier) -> Evaluation | None:
+        for workload in case.task.workloads:
+            if self.device.source == "modelled" and workload.elements > self.largest:
+                case.evidence.setdefault("outputs_not_checked", []).append(workload.name)
+                continue
+            for expected in self._sets(case, workload):
+                verdict = self._judge(case, self.device, workload, expected, "correctness")
+                if verdict is not None:
+                    return verdict
+        return None
+
+    def _time(self, case: Dossier) -> Evaluation | None:
+        gpu = self.gate.gpu
+        floors = [honesty.floor(case.task, workload, gpu).seconds for workload in case.task.timed]
+        attainable = [self._attainable(case.task, workload) for workload in case.task.timed]
+        case.evidence["floor_seconds"] = geometric_mean(floors)
+        case.evidence["attainable_seconds"] = geometric_mean(attainable)
+        verdict = measure(self.device, case, self.build)
+        return verdict or self._audit(case)
+
+    def _attainable(self, task: Task, workload: Workload) -> float:
+        """Seconds at the rates a good kernel reaches: `ATTAINABLE` of both theoretical peaks."""
+        least = honesty.floor(task, workload, self.gate.gpu)
+        moved = task.amount("bytes_in", workload) + task.amount("bytes_out", workload)
+        memory = moved / self.gate.gpu.bandwidth
+        return max(memory, least.compute_seconds) / ATTAINABLE
+
+    def _audit(self, case: Dossier) -> Evaluation | None:
+        """Outputs of timed launches must be as right as those of checked ones."""
+        if not isinstance(self.device, AuditedDevice):
+            return None
+        for side, inputs, outputs in self.device.audit():
+            for workload in case.task.timed if side == 0 else ():
+                for expected in self._sets(case, workload):
+                    if expected.inputs is not inputs:
+                        continue
+                    verdict = check(case.task, outputs, expected)
+                    if not verdict.passed or outputs.inputs_changed:
+                        return case.verdict(
+                            "DISHONEST",
+                            "quick",
+                            "a timed launch gave other outputs than a checked one: "
+                            + (verdict.message or "its inputs were written"),
+                        )
+        return None
+
+
+def geometric_mean(values: list[float]) -> float:
+    """The geometric mean of positive numbers, 0 where one is 0."""
+    return float(np.exp(np.mean(np.log(values)))) if min(values) > 0 else 0.0
