@@ -1,0 +1,138 @@
+"""Basic blocks of a function and what follows from their graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+
+from ptxsearch.ptx.syntax import Function, Instruction, Name
+
+EXIT = -1
+_ENDS = frozenset({"ret", "exit", "trap"})
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions `start` up to, not including, `end`; `successors` are block numbers or EXIT."""
+
+    start: int
+    end: int
+    successors: tuple[int, ...]
+
+
+class ControlFlow:
+    """The basic blocks of `function` in source order; block 0 is the entry."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        starts = _leaders(function)
+        number = {start: position for position, start in enumerate(starts)}
+        ends = [*starts[1:], len(function.instructions)]
+        self.blocks = tuple(
+            Block(start, end, tuple(_successors(function, end, number)))
+            for start, end in zip(starts, ends, strict=True)
+        )
+        self.graph: nx.DiGraph[int] = nx.DiGraph()
+        self.graph.add_nodes_from((*range(len(self.blocks)), EXIT))
+        for position, block in enumerate(self.blocks):
+            self.graph.add_edges_from((position, successor) for successor in block.successors)
+
+    def block_of(self, index: int) -> int:
+        """The number of the block that holds an instruction."""
+        low, high = 0, len(self.blocks)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.blocks[middle].start <= index else (low, middle)
+        return low
+
+    @cached_property
+    def reachable(self) -> frozenset[int]:
+        """Blocks that control can reach from the entry."""
+        return (
+            frozenset(nx.descendants(self.graph, 0) | {0}) - {EXIT} if self.blocks else frozenset()
+        )
+
+    @cached_property
+    def dominators(self) -> dict[int, int]:
+        """The immediate dominator of each reachable block; the entry's is itself."""
+        found = dict(nx.immediate_dominators(self.graph, 0)) if self.blocks else {}
+        return {**found, 0: 0} if found else found
+
+    @cached_property
+    def post_dominators(self) -> dict[int, int]:
+        """The immediate post-dominator (a block or EXIT) of each block that can end."""
+        found = dict(nx.immediate_dominators(self.graph.reverse(copy=False), EXIT))
+        return {block: found[block] for block in found if block != EXIT}
+
+    @cached_property
+    def back_edges(self) -> frozenset[tuple[int, int]]:
+        """Edges (from, to) into a block that dominates their start: one a way round a loop."""
+        return frozenset(
+            (start, end)
+            for start, end in self.graph.edges
+            if end != EXIT and start in self.reachable and self._dominates(end, start)
+        )
+
+    @cached_property
+    def loops(self) -> dict[int, frozenset[int]]:
+        """The blocks of each natural loop by its header."""
+        found: dict[int, frozenset[int]] = {}
+        for start, header in self.back_edges:
+            body, waiting = {header}, [start]
+            while waiting:
+                block = waiting.pop()
+                if block not in body:
+                    body.add(block)
+                    waiting += self.graph.predecessors(block)
+            found[header] = found.get(header, frozenset()) | body
+        return found
+
+    def _dominates(self, block: int, other: int) -> bool:
+        while other != block:
+            above = self.dominators[other]
+            if above == other:
+                return False
+            other = above
+        return True
+
+
+def _leaders(function: Function) -> list[int]:
+    count = len(function.instructions)
+    leaders = {0, *(index for index in function.labels.values() if index < count)}
+    for index, instruction in enumerate(function.instructions):
+        if index + 1 < count and (instruction.opcode in _ENDS or _jumps(instruction)):
+            leaders.add(index + 1)
+    return sorted(leaders) if count else []
+
+
+def _jumps(instruction: Instruction) -> bool:
+    return instruction.opcode in ("bra", "brx")
+
+
+def targets(function: Function, instruction: Instruction) -> tuple[str, ...]:
+    """The labels that a branch may go to, none for other instructions."""
+    if not _jumps(instruction) or not instruction.operands:
+        return ()
+    last = instruction.operands[-1]
+    if not isinstance(last, Name):
+        return ()
+    return function.tables.get(last.name, ()) if instruction.opcode == "brx" else (last.name,)
+
+
+def _successors(function: Function, end: int, number: dict[int, int]) -> Iterator[int]:
+    """Where control goes from the block that ends ahead of instruction `end`."""
+    count = len(function.instructions)
+    last = function.instructions[end - 1]
+    falls = last.guard is not None or not (last.opcode in _ENDS or _jumps(last))
+    seen: dict[int, None] = {}
+    for label in targets(function, last):
+        index = function.labels.get(label, count)
+        seen[number[index] if index < count else EXIT] = None
+    if last.opcode in _ENDS:
+        seen[EXIT] = None
+    if falls:
+        seen[number[end] if end < count else EXIT] = None
+    yield from seen
