@@ -161,10 +161,7 @@ def _gpu(number: int, row: Sequence[str]) -> Check:
 
 
 def _compilers(arch: str) -> list[Check]:
-    try:
-        found = machine_toolchain()
-    except ToolchainError as error:
-        return [Check("ptxas", "missing", error.message, error.remedy)]
+    found = machine_toolchain()
     checks = []
     if found.ptxas is None:
         checks.append(Check("ptxas", "missing", "not found", found.remedy))

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.toolchain.diagnostics import errors, excerpt, first_message, scrub
+from ptxsearch.toolchain.ending import UNABLE, exceeded, read_log
 from ptxsearch.toolchain.find import Toolchain
 from ptxsearch.toolchain.prelude import NAME, Prepared
 from ptxsearch.toolchain.result import CompileFailure, Translated
-from ptxsearch.toolchain.sandbox import Job, Limits, Outcome, Sandbox
+from ptxsearch.toolchain.sandbox import Job, Limits, Sandbox
 
 OPTION = re.compile(
     r"--?(use_fast_math|extra-device-vectorization|(fmad|ftz|prec-div|prec-sqrt)=(true|false)"
     r"|maxrregcount=\d{1,3}|std=c\+\+(14|17|20)|device-as-default-execution-space)\Z"
 )
-UNABLE = 120
-"""The exit code of a child that could not begin its job."""
-_OUT_OF_MEMORY = re.compile(r"(out of memory|bad_alloc|MemoryError|[Mm]emory allocation failure)")
 
 
 def arguments(target: str, options: Sequence[str]) -> list[str]:
@@ -63,26 +60,3 @@ def translate(
     return CompileFailure(
         "nvrtc", first_message(log), excerpt(source.text, errors(log)), log, "cuda"
     )
-
-
-def read_log(folder: Path, most: int = 1 << 20) -> str:
-    """The first `most` bytes of the log in `folder`; empty where none was written."""
-    try:
-        with (folder / "log").open("rb") as file:
-            return file.read(most).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-
-
-def exceeded(tool: str, outcome: Outcome, log: str, limits: Limits) -> str:
-    """Which limit ended the job, in words; empty where it failed by itself."""
-    mend = "write simpler code or unroll less"
-    if outcome.late:
-        return f"{tool} did not end within {limits.wall:g} s; {mend}"
-    if outcome.code == -24 or (outcome.code == -9 and outcome.cpu >= limits.cpu - 1):
-        return f"{tool} used more than {limits.cpu} CPU seconds; {mend}"
-    if outcome.code in (-6, -9) or (outcome.code and _OUT_OF_MEMORY.search(log)):
-        return f"{tool} ran out of its {limits.memory / (1 << 30):g} GiB of memory; {mend}"
-    if outcome.code < 0:
-        return f"{tool} was ended by signal {-outcome.code}; change the construct it fails on"
-    return ""

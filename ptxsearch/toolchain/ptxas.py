@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.evaluation import Resources
 from ptxsearch.toolchain.diagnostics import errors, excerpt, first_message, scrub
+from ptxsearch.toolchain.ending import UNABLE, exceeded, read_log
 from ptxsearch.toolchain.find import Toolchain
-from ptxsearch.toolchain.nvrtc import UNABLE, exceeded, read_log
 from ptxsearch.toolchain.result import Assembled, CompileFailure
 from ptxsearch.toolchain.sandbox import Job, Limits, Sandbox
 
