@@ -18,7 +18,7 @@ from ptxsearch.arch import find_arch, typical_gpu
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.feedback import duration, failure, feedback
 from ptxsearch.kernel import Idea, Kernel
-from ptxsearch.memo import child_lines, lineage_lines, memo_lines, partner_of
+from ptxsearch.prompt.memo import child_lines, lineage_lines, memo_lines, partner_of
 from ptxsearch.protocols import Message
 from ptxsearch.reply.answer import fenced, written
 from ptxsearch.tasks import Task, Workload

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ptxsearch import ideas, mending, prompt
+from ptxsearch import prompt
 from ptxsearch.budget import Spend
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Edit, Idea, Kernel, Proposal
 from ptxsearch.llm import exchange
 from ptxsearch.llm.ledger import Ledger
 from ptxsearch.policy import Policy
+from ptxsearch.proposer import ideas, mending
+from ptxsearch.proposer.roster import Roster
 from ptxsearch.protocols import LLM, Completion, Message
 from ptxsearch.reply import PLAN_SCHEMA, Malformed, parse_implementation, parse_plan
 from ptxsearch.reply.answer import written
-from ptxsearch.roster import Roster
 from ptxsearch.tasks import Task
 from ptxsearch.tree import Node, TreeView
 
