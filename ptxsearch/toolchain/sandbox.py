@@ -27,6 +27,7 @@ from ptxsearch.toolchain.fork import renew_after_fork
 _ZYGOTE = Path(__file__).with_name("zygote.py")
 _PACKET = 1 << 16
 _GRACE = 10.0
+_ATTEMPTS = 4
 _WORDS = "zygote.log"
 
 
@@ -90,14 +91,15 @@ class Sandbox:
             ) from error
 
     def run(self, job: Job, folder: Path, limits: Limits) -> Outcome:
-        """The outcome of `job` in `folder`. Raises ToolchainError where the child dies twice."""
-        for _ in range(2):
+        """The outcome of `job` in `folder`. Raises ToolchainError where the child keeps dying."""
+        for _ in range(_ATTEMPTS):
             folder.mkdir(exist_ok=True)
             outcome = self._attempt(job, folder, limits)
             if outcome is not None:
                 return outcome
+        words = self._ready().last_words()
         raise ToolchainError(
-            f"the compiler's child process ended twice in a row: {self._ready().last_words()}",
+            f"the compiler's child process ended {_ATTEMPTS} times in a row: {words}",
             "free some memory and run again, or reinstall the compiler wheels",
         )
 
