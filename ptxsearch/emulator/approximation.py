@@ -75,7 +75,10 @@ def _directed64(numerator: Array, root: Array, other: Array, scale: Array, mode:
         return root
     finite = np.isfinite(numerator) & np.isfinite(other) & (scale != 0)
     inside = np.where(np.isfinite(root), root, np.copysign(np.finfo(np.float64).max, root))
-    rest = np.where(finite, fma64(-inside, other, numerator), 0.0) * np.sign(scale)
+    # Rounding up and down keeps the sign of a remainder that underflows.
+    above = fma64(-inside, other, numerator, "rp") > 0
+    below = fma64(-inside, other, numerator, "rm") < 0
+    rest = np.where(finite, np.sign(scale) * (above.astype(np.int8) - below), 0.0)
     infinite = np.isinf(root) & finite
     over = np.where(infinite, root > 0, rest < 0)
     under = np.where(infinite, root < 0, rest > 0)

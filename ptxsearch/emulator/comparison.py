@@ -20,6 +20,7 @@ from ptxsearch.emulator.operation import (
     Run,
     rule,
 )
+from ptxsearch.emulator.packed import joined, lanes
 
 Compare = Callable[[Array, Array], Array]
 
@@ -98,16 +99,18 @@ def _setp(form: Form) -> Decoded:
         return Operation((type_, type_), results, plain)
     meet = join
 
-    def joined(a: Array, b: Array, c: Array) -> tuple[Array, ...]:
+    def with_c(a: Array, b: Array, c: Array) -> tuple[Array, ...]:
         first = compare(a, b)
         return (meet(first, c), meet(~first, c)) if both else (meet(first, c),)
 
-    return Operation((type_, type_, "pred"), results, joined)
+    return Operation((type_, type_, "pred"), results, with_c)
 
 
 def _set(form: Form) -> Decoded:
     """set.CMP.dtype.stype: 1.0 for a float result, all ones for an integer."""
     result, type_ = form.types
+    if type_.endswith("x2"):
+        return _set_packed(form)
     test = _test(form, type_)
     if isinstance(test, Invalid):
         return test
@@ -122,6 +125,46 @@ def _set(form: Form) -> Decoded:
         if join is not None:
             outcome = join(outcome, rest[0])
         return (np.where(outcome, true, kind(0)),)
+
+    more = () if join is None else ("pred",)
+    return Operation((type_, type_, *more), (result,), run)
+
+
+PACKED_TRUE: Mapping[str, int] = {"f16x2": 0x3C00, "bf16x2": 0x3F80, "u32": 0xFFFF, "s32": 0xFFFF}
+"""What each half of a result becomes where the comparison of its lane holds."""
+
+
+def _setp_packed(form: Form) -> Decoded:
+    """`p` from the lower lanes and q from the upper ones, each joined with c."""
+    test, join = _test(form, form.type.removesuffix("x2")), JOINS.get(form.one_of(*JOINS))
+    if isinstance(test, Invalid):
+        return test
+    if len(form.destinations) != 2:
+        return Invalid(f"setp.{form.type} needs two predicates p|q")
+
+    def run(a: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
+        both = test(lanes(a), lanes(b))
+        parts = (both[:, 0], both[:, 1])
+        return parts if join is None else tuple(join(part, rest[0]) for part in parts)
+
+    more = () if join is None else ("pred",)
+    return Operation((form.type, form.type, *more), ("pred", "pred"), run)
+
+
+def _set_packed(form: Form) -> Decoded:
+    result, type_ = form.types
+    test, join = _test(form, type_.removesuffix("x2")), JOINS.get(form.one_of(*JOINS))
+    if isinstance(test, Invalid):
+        return test
+    if not type_.endswith("x2") or (result.endswith("x2") and result != type_):
+        return Invalid(f"there is no set.{result}.{type_}")
+    true = np.uint16(PACKED_TRUE[result])
+
+    def run(a: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
+        outcome = test(lanes(a), lanes(b))
+        if join is not None:
+            outcome = join(outcome, rest[0][:, None])
+        return (joined(np.where(outcome, true, np.uint16(0))),)
 
     more = () if join is None else ("pred",)
     return Operation((type_, type_, *more), (result,), run)
@@ -175,12 +218,13 @@ def _testp(form: Form) -> Decoded:
 
 RELATIONS = " ".join({**INTEGER, **FLOAT})
 COMPARED = "b16 b32 b64 u16 u32 u64 s16 s32 s64"
-SET_RESULTS = "u32 s32 f32 u16 s16 f16 bf16"
+SET_RESULTS = "u32 s32 f32 u16 s16 f16 bf16 f16x2 bf16x2"
 WORDS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "setp": (
         rule("f16 bf16 f32", f"{RELATIONS} and or xor ftz", _setp),
+        rule("f16x2 bf16x2", f"{RELATIONS} and or xor ftz", _setp_packed),
         rule(f"{COMPARED} f64", f"{RELATIONS} and or xor", _setp),
     ),
     "set": (rule(SET_RESULTS, f"{RELATIONS} and or xor ftz", _set, 2),),

@@ -104,12 +104,9 @@ def _add64(mode: str) -> Function:
         return np.add
 
     def function(a: Array, b: Array) -> Array:
-        # Halving keeps the error-free sum away from overflow.
-        total, lost = two_sum(a * 0.5, b * 0.5)
-        large = np.abs(total) >= 2.0**1000
-        full, tail = two_sum(a, b)
-        nearest = np.where(large, a + b, full)
-        lost = np.where(large, lost, tail)
+        nearest, lost = two_sum(a, b)
+        # At the very end of the range the error-free sum may overflow on its way.
+        lost = np.where(np.isnan(lost), two_sum(a * 0.5, b * 0.5)[1], lost)
         over = (lost < 0) | (np.isposinf(nearest) & np.isfinite(a) & np.isfinite(b))
         under = (lost > 0) | (np.isneginf(nearest) & np.isfinite(a) & np.isfinite(b))
         return signed_zero(toward(nearest, over, under, mode), a, b, mode)
