@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,32 @@ def test_cuda_takes_the_registers_recorded_for_its_ptx(name: str) -> None:
     got = compiled(case["cuda"], "cuda", case["entry"]).resources[case["entry"]]
     assert case["ptxas"]["static_shared"] == got.static_shared
     assert abs(case["ptxas"]["registers"] - got.registers) <= 2
+
+
+def machine_code(cubin: bytes) -> str:
+    """The first digits of the hash of a cubin's code, as the recordings have it."""
+    (sections,) = struct.unpack_from("<Q", cubin, 40)
+    count, names = struct.unpack_from("<HH", cubin, 60)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, sections + 64 * n) for n in range(count)]
+    start = headers[names][4]
+    code = {}
+    for name, _, _, _, offset, size in headers:
+        word = cubin[start + name : cubin.index(b"\0", start + name)]
+        if word.startswith(b".text"):
+            code[word] = cubin[offset : offset + size]
+    return hashlib.sha256(b"".join(code[word] for word in sorted(code))).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("kernel", sorted(SPACES))
+def test_configurations_become_the_machine_code_recorded(kernel: str) -> None:
+    """A tunable kernel with its values is, byte for byte, the code that was measured."""
+    for row in SPACES[kernel]["rows"]:
+        made = compiled(SPACES[kernel]["source"], "cuda", kernel, **row["values"])
+        got = made.resources[kernel]
+        assert (row["registers"], row["static_shared"], row["spill_stores"]) == (
+            got.registers, got.static_shared, got.spill_stores,
+        )  # fmt: skip
+        assert row["code"] == machine_code(made.cubin)
 
 
 @pytest.mark.slow
