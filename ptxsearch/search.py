@@ -154,18 +154,12 @@ class Search:
             return self._place(
                 Proposal("0", -1, self.task.baseline, edit), Descent(self.view.root, ())
             )
-        if not self._may_decide(number):
-            return None
-        if not self._baseline_passed():
-            return None
-        if self._tuning_is_due():
-            tuned = self._tune()
-            if tuned is not None:
-                return tuned
-        found = self._expand() or self._tune(last_resort=True)
-        if found is None:
-            self._run_dry()
-        return found
+        while self._may_decide(number) and self._baseline_passed():
+            found = self._tune() if self._tuning_is_due() else None
+            found = found or self._expand() or self._tune(last_resort=True)
+            if found is not None or not self._see_more():
+                return found
+        return None
 
     def _may_decide(self, number: int) -> bool:
         """Whether every result this decision must see has come and the budget has room."""
@@ -287,11 +281,15 @@ class Search:
         self._commit({"type": "ask", "number": number, "proposal": proposal, "path": path})
         return proposal
 
-    def _run_dry(self) -> None:
-        if not self.progress.waiting:
+    def _see_more(self) -> bool:
+        """Nothing can be done yet: look at the next result early, or stop where none will come."""
+        waiting = self.progress.waiting
+        if not waiting:
             self.stop("done", "no proposer has an idea left")
-        else:
-            self._see(min(self.progress.waiting) if self.progress.told else -1)
+            return False
+        first = min(waiting)
+        self._see(first)
+        return first not in waiting
 
     def _random(self, purpose: str) -> np.random.Generator:
         digest = hashlib.sha256(f"{purpose}:{self.progress.decisions}".encode()).digest()
