@@ -1,0 +1,14 @@
+"""PTX executed with numpy: true outputs, faults and exact counts without a GPU.
+
+`load` gives a module whose entries can be launched; `emulate` is one launch. Reading order:
+`module`, `launch`, `machine` (scheduling), `translate` and `code` (what runs), `access` and
+`shadow` (memory and races), `ordering` and `synchron` (what is ordered before what).
+"""
+
+from __future__ import annotations
+
+from ptxsearch.emulator.arguments import undefined
+from ptxsearch.emulator.module import Module, emulate, load
+from ptxsearch.emulator.report import Fault, Report, Unsupported
+
+__all__ = ["Fault", "Module", "Report", "Unsupported", "emulate", "load", "undefined"]

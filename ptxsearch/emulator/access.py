@@ -1,0 +1,287 @@
+"""Loads and stores of every space and width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxsearch.emulator.address import Piece, Target
+from ptxsearch.emulator.code import Masked, Registers, Step
+from ptxsearch.emulator.frame import Frame
+from ptxsearch.emulator.halt import TaintStarted
+from ptxsearch.emulator.lanes import Active, assigned, chosen
+from ptxsearch.emulator.memory import UNSIGNED
+from ptxsearch.emulator.operation import SIGNED, WIDTHS, Array
+from ptxsearch.emulator.shadow import Values
+from ptxsearch.emulator.taint import clear, mark
+from ptxsearch.ptx.syntax import Instruction, Register
+
+if TYPE_CHECKING:
+    from ptxsearch.emulator.translate import Translator
+
+SPACES = {
+    "global": "global",
+    "shared": "shared",
+    "shared::cta": "shared",
+    "local": "local",
+    "const": "const",
+    "param": "param",
+    "param::entry": "param",
+    "param::func": "param",
+}
+STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio", "acq_rel"})
+CHECKED = frozenset({"global", "shared"})
+VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a load or store moves: its space, element type, vector width and ordering."""
+
+    space: str
+    type: str
+    vector: int
+    strong: bool
+    order: str
+
+    @property
+    def element(self) -> int:
+        """Bytes of one element."""
+        return max(WIDTHS[self.type] // 8, 1)
+
+
+def shape_of(instruction: Instruction) -> Shape:
+    """The shape of a load, a store or an atomic."""
+    modifiers = instruction.modifiers
+    space = next((SPACES[m] for m in modifiers if m in SPACES), "")
+    types = [m for m in modifiers if m in WIDTHS]
+    order = next((m for m in modifiers if m in STRONG), "")
+    vector = next((VECTORS[m] for m in modifiers if m in VECTORS), 1)
+    return Shape(space, types[-1] if types else "b32", vector, bool(order), order)
+
+
+def build_load(t: Translator, instruction: Instruction) -> Step:
+    """The step of `ld`, `ldu`."""
+    shape = shape_of(instruction)
+    slot, offset, space = t.address(instruction.operands[1], shape.space)
+    size = shape.element * shape.vector
+    target = Target(slot, offset, space, size=size, instruction=instruction, write=False)
+    registers = t.flattened(instruction.operands[0])
+    slots = tuple(t.target(register) for register in registers)
+    kinds = tuple(
+        t.storage(register) if isinstance(register, Register) else None for register in registers
+    )
+    convert = tuple(_converter(shape, kind) for kind in kinds)
+    parameter = space == "param" and slot in t.code.constants
+
+    def run(registers: Registers, active: Active | None) -> None:
+        frame: Frame = registers[0]
+        if parameter:
+            active = None
+        values, marks = _fetch(frame, target, shape, active)
+        lanes = frame.chunk.lanes
+        for at, slot in enumerate(slots):
+            if slot >= 0:
+                column = values if shape.vector == 1 else values[:, at].copy()
+                registers[slot] = assigned(registers[slot], convert[at](column), active, lanes)
+                if frame.taint:
+                    clear(frame.taint, slot, active)
+        if marks is not None:
+            for slot in slots:
+                if slot >= 0:
+                    mark(frame, slot, marks, active)
+            raise TaintStarted
+
+    return Step(
+        instruction,
+        lambda registers: run(registers, None),
+        run,
+        targets=slots,
+        critical=(slot,),
+    )
+
+
+def _converter(shape: Shape, kind: np.dtype[Any] | None) -> Any:
+    """How an element becomes the contents of a register."""
+    if kind is None or kind.itemsize == shape.element:
+        return lambda column: column
+    if kind.itemsize < shape.element:
+        return lambda column: column.astype(kind)
+    if shape.type.startswith("s"):
+        narrow, wide = SIGNED[shape.element * 8], SIGNED[kind.itemsize * 8]
+        return lambda column: column.view(narrow).astype(wide).view(kind)
+    return lambda column: column.astype(kind)
+
+
+def _fetch(
+    frame: Frame, target: Target, shape: Shape, active: Active | None
+) -> tuple[Array, Array | None]:
+    """The elements each lane loads, and marks of the lanes whose bytes are undefined."""
+    result: Array | None = None
+    marks: Array | None = None
+    chunk = frame.chunk
+    lanes = chunk.lanes if active is None else active.count
+    for piece in target.pieces(frame, active):
+        data = piece.where.get(piece.allocation.view(shape.element, shape.vector))
+        if data.base is not None:
+            data = data.copy()
+        if chunk.launch.checks and piece.allocation.space not in ("const", "param"):
+            found = note_read(frame, piece, target, strong=shape.strong)
+            if found is not None:
+                marks = found if marks is None else np.maximum(marks, found)
+        chunk.launch.counters.load(piece, target.size, chunk)
+        if piece.rows is None:
+            result = data
+        else:
+            if result is None:
+                result = np.zeros((lanes, *data.shape[1:]), data.dtype)
+            result[piece.rows] = data
+    if shape.strong:
+        chunk.polled = True
+        if chunk.launch.synchron.used:
+            chunk.launch.synchron.read(frame, target, active, acquire=shape.order == "acquire")
+    assert result is not None
+    return result, marks
+
+
+def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = False) -> Array | None:
+    """Check a read for races; marks (by lane of the chunk) of the lanes that read undefined bytes."""
+    chunk = frame.chunk
+    launch, allocation = chunk.launch, piece.allocation
+    bad: Array | None = None
+    if allocation.space in CHECKED:
+        shadow = launch.shadow(allocation)
+        lanes = chunk.numbers(piece.active)
+        stamps = chunk.stamps(piece.active, strong=strong)
+        line = target.instruction.line
+        conflict = shadow.read(piece.where, target.size, stamps, lanes, chunk.order, line)
+        if conflict is not None:
+            launch.race(frame, target, allocation, conflict)
+        if allocation.space == "shared":
+            bad = shadow.unwritten(piece.where, target.size)
+    if allocation.defined is not None:
+        known = allocation.defined[: allocation.size // target.size * target.size]
+        bad = ~piece.where.get(known.reshape(-1, target.size)).all(axis=1)
+    if bad is None or not bad.any():
+        return None
+    bad = np.broadcast_to(bad, (piece.lanes,))
+    number = launch.load_origin(frame, piece, target)
+    marks = np.zeros(chunk.lanes, np.int32)
+    marks[chunk.numbers(piece.active)[bad]] = number
+    return marks
+
+
+def build_store(t: Translator, instruction: Instruction) -> Step:
+    """The step of `st`."""
+    shape = shape_of(instruction)
+    slot, offset, space = t.address(instruction.operands[0], shape.space)
+    size = shape.element * shape.vector
+    target = Target(slot, offset, space, size=size, instruction=instruction, write=True)
+    sources = tuple(t.source(o, shape.type) for o in t.flattened(instruction.operands[1]))
+    kind = np.dtype(UNSIGNED[shape.element])
+
+    def run(registers: Registers, active: Active | None) -> None:
+        frame: Frame = registers[0]
+        values = gathered(registers, sources, kind, active, frame.chunk.lanes)
+        marks = None
+        if frame.taint:
+            marks = [frame.taint[s] for s in sources if s in frame.taint]
+        if shape.strong and frame.chunk.launch.checks:
+            frame.chunk.launch.synchron.write(
+                frame, target, active, release=shape.order == "release"
+            )
+        for piece in target.pieces(frame, active):
+            part = values if piece.rows is None or values.shape[0] == 1 else values[piece.rows]
+            put(frame, piece, target, part, shape)
+            if marks:
+                _leave(frame, piece, target, sources, marks)
+
+    return Step(instruction, lambda registers: run(registers, None), run, critical=(slot,))
+
+
+def gathered(
+    registers: Registers,
+    slots: Sequence[int],
+    kind: np.dtype[Any],
+    active: Active | None,
+    lanes: int,
+) -> Array:
+    """The values of the active lanes, as elements or in rows of a vector."""
+    columns = []
+    for slot in slots:
+        held = registers[slot]
+        if held is None:
+            held = np.zeros(1, kind)
+        column = chosen(held, active)
+        columns.append(column if column.dtype == kind else column.astype(kind))
+    if len(columns) == 1:
+        return columns[0]
+    count = max(column.size for column in columns)
+    rows = np.empty((count, len(columns)), kind)
+    for at, column in enumerate(columns):
+        rows[:, at] = column
+    return rows
+
+
+def put(frame: Frame, piece: Piece, target: Target, values: Array, shape: Shape) -> None:
+    """Store the values of a piece's lanes with all checks."""
+    chunk, allocation = frame.chunk, piece.allocation
+    launch = chunk.launch
+    if allocation.space in ("const", "param"):
+        launch.read_only(frame, target, piece)
+    view = allocation.view(shape.element, shape.vector)
+    if launch.checks:
+        if allocation.space in CHECKED:
+            conflict = launch.shadow(allocation).write(
+                piece.where,
+                target.size,
+                chunk.stamps(piece.active, strong=shape.strong),
+                chunk.numbers(piece.active),
+                chunk.order,
+                Values(values, lambda: piece.where.get(view)),
+            )
+            if conflict is not None:
+                launch.race(frame, target, allocation, conflict)
+        define(piece, target.size)
+    piece.where.put(view, values)
+    launch.version += 1
+    launch.counters.store(piece, target.size, chunk)
+
+
+def define(piece: Piece, size: int) -> None:
+    """Note that the bytes hold something from now on."""
+    defined = piece.allocation.defined
+    if defined is not None:
+        whole = piece.allocation.size // size * size
+        piece.where.put(defined[:whole].reshape(-1, size), True)
+
+
+def _leave(
+    frame: Frame, piece: Piece, target: Target, slots: Sequence[int], marks: list[Array]
+) -> None:
+    """Undefined bits stored: a fault where they leave the block, else memory becomes undefined."""
+    chunk, allocation = frame.chunk, piece.allocation
+    lanes = chunk.numbers(piece.active)
+    total = marks[0] if len(marks) == 1 else np.maximum.reduce(marks)
+    bad = total[lanes] != 0
+    if not bad.any():
+        return
+    if allocation.space == "global":
+        chunk.launch.uninitialised(frame, target.instruction, total, lanes[bad])
+        for slot in slots:
+            clear(frame.taint, slot, None)
+        return
+    elements = piece.where.indices()[bad]
+    if allocation.defined is not None:
+        whole = allocation.size // target.size * target.size
+        allocation.defined[:whole].reshape(-1, target.size)[elements] = False
+    elif allocation.space == "shared":
+        chunk.launch.shadow(allocation).unwrite(elements, target.size)
+
+
+def simple(instruction: Instruction, run: Masked, **facts: Any) -> Step:
+    """A step whose one function serves all lanes and some."""
+    return Step(instruction, lambda registers: run(registers, None), run, **facts)

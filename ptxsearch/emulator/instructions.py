@@ -1,0 +1,130 @@
+"""Which builder makes the step of which instruction."""
+
+from __future__ import annotations
+
+from ptxsearch.emulator.access import build_load, build_store
+from ptxsearch.emulator.asynchrony import build_async
+from ptxsearch.emulator.atomics import build_atomic, unsupported
+from ptxsearch.emulator.barrier import build_barrier
+from ptxsearch.emulator.code import Step
+from ptxsearch.emulator.control import (
+    build_branch,
+    build_call,
+    build_exit,
+    build_indexed_branch,
+    build_return,
+    guarded_control,
+)
+from ptxsearch.emulator.exchange import (
+    build_active_mask,
+    build_elect,
+    build_match,
+    build_reduction,
+    build_shuffle,
+    build_vote,
+)
+from ptxsearch.emulator.halt import Unable
+from ptxsearch.emulator.miscellany import (
+    build_fence,
+    build_nothing,
+    build_policy,
+    build_trap,
+)
+from ptxsearch.emulator.pure import (
+    build_arithmetic,
+    build_convert_address,
+    build_is_space,
+    defaulted,
+    guarded,
+)
+from ptxsearch.emulator.translate import Builder, Translator
+from ptxsearch.ptx.syntax import Instruction
+
+BUILDERS: dict[str, Builder] = {
+    "ld": build_load,
+    "ldu": build_load,
+    "st": build_store,
+    "atom": build_atomic,
+    "red": build_atomic,
+    "bar": build_barrier,
+    "barrier": build_barrier,
+    "bra": build_branch,
+    "brx": build_indexed_branch,
+    "call": build_call,
+    "ret": build_return,
+    "exit": build_exit,
+    "shfl": build_shuffle,
+    "vote": build_vote,
+    "match": build_match,
+    "redux": build_reduction,
+    "elect": build_elect,
+    "activemask": build_active_mask,
+    "membar": build_fence,
+    "fence": build_fence,
+    "trap": build_trap,
+    "cp": build_async,
+    "cvta": build_convert_address,
+    "isspacep": build_is_space,
+    "createpolicy": build_policy,
+    "prefetch": build_nothing,
+    "prefetchu": build_nothing,
+    "nanosleep": build_nothing,
+    "pmevent": build_nothing,
+    "brkpt": build_nothing,
+    "applypriority": build_nothing,
+    "discard": build_nothing,
+}
+
+OUT_OF_SCOPE = {
+    "mma": "tensor cores",
+    "wmma": "tensor cores",
+    "wgmma": "tensor cores",
+    "tcgen05": "tensor cores",
+    "ldmatrix": "matrix loads",
+    "stmatrix": "matrix stores",
+    "movmatrix": "matrix moves",
+    "mbarrier": "mbarriers",
+    "mapa": "clusters",
+    "getctarank": "clusters",
+    "setmaxnreg": "register reallocation",
+    "griddepcontrol": "dependent launches",
+    "multimem": "multicast memory",
+    "tensormap": "tensor maps",
+    "clusterlaunchcontrol": "clusters",
+    "tex": "textures",
+    "tld4": "textures",
+    "txq": "textures",
+    "suld": "surfaces",
+    "sust": "surfaces",
+    "sured": "surfaces",
+    "suq": "surfaces",
+    "alloca": "a stack of varying size",
+    "stacksave": "a stack of varying size",
+    "stackrestore": "a stack of varying size",
+}
+
+
+def builder_of(instruction: Instruction) -> Builder:
+    """The builder of an instruction, with its guard and default values taken care of."""
+    return _build
+
+
+def _build(t: Translator, instruction: Instruction) -> Step:
+    reason = OUT_OF_SCOPE.get(instruction.opcode)
+    if reason is not None:
+        return unsupported(instruction, reason)
+    builder = BUILDERS.get(instruction.opcode, build_arithmetic)
+    try:
+        step = builder(t, instruction)
+    except Unable as unable:
+        return unsupported(instruction, unable.what.reason)
+    if instruction.guard is None:
+        return step
+    if step.control is not None:
+        if instruction.opcode == "bra":
+            return step
+        return guarded_control(t, instruction, step)
+    return guarded(step, instruction.guard, t.register(instruction.guard.register))
+
+
+__all__ = ["BUILDERS", "builder_of", "defaulted"]

@@ -1,0 +1,228 @@
+"""One launch: its blocks run chunk by chunk, spinning chunks taking turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from ptxsearch.emulator.address import Target
+from ptxsearch.emulator.code import Code, Place, Segment
+from ptxsearch.emulator.counters import Tally
+from ptxsearch.emulator.findings import Findings, Near
+from ptxsearch.emulator.frame import Frame
+from ptxsearch.emulator.halt import Halt, Refused, Unable
+from ptxsearch.emulator.lanes import Active
+from ptxsearch.emulator.machine import Chunk
+from ptxsearch.emulator.memory import Allocation, Memory
+from ptxsearch.emulator.operation import Array
+from ptxsearch.emulator.ordering import Sequence as Events
+from ptxsearch.emulator.program import Program
+from ptxsearch.emulator.report import Fault, Report, Triple, Unsupported
+from ptxsearch.emulator.shadow import Shadow
+from ptxsearch.emulator.synchron import Synchron
+
+if TYPE_CHECKING:
+    from ptxsearch.emulator.arguments import View
+
+CHUNK_LANES = 1 << 14
+CHUNK_SHARED = 1 << 24
+RESIDENT_LANES = 132 * 2048
+LOCAL_LIMIT = 1 << 29
+MAX_STEPS = 10_000_000
+NANOSECONDS = 1_000_000_000
+TIMEOUTS = frozenset({"infinite_loop"})
+
+
+class Launch(Findings):
+    """The state that all chunks of a launch share."""
+
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        views: Sequence[View],
+        *,
+        grid: Triple,
+        block: Triple,
+        dynamic_shared: int,
+        max_steps: int,
+        checks: bool,
+        blocks: Array,
+        number: int,
+    ) -> None:
+        super().__init__()
+        self.program = program
+        self.memory = memory
+        self.views = views
+        self.grid = grid
+        self.block = block
+        self.threads = block[0] * block[1] * block[2]
+        self.block_order = blocks
+        self.max_steps = max_steps
+        self.checks = checks
+        self.number = number
+        self.static_shared = program.static_shared
+        self.dynamic_shared = dynamic_shared
+        self.local_limit = LOCAL_LIMIT
+        self.sequence = Events()
+        self.synchron = Synchron()
+        self.counters = Tally()
+        self.count = self.counters.segment
+        self.printed: list[str] = []
+        self.version = 0
+        self.steps = 0
+        self._clock = 0
+        self._places = list(program.places)
+        if program.dynamic or dynamic_shared:
+            name = program.dynamic[0] if program.dynamic else "dynamic shared memory"
+            self._places.append(Place(name, "shared", program.dynamic_start, dynamic_shared))
+        end = program.dynamic_start + dynamic_shared
+        self.shared_stride = -(-end // 128) * 128
+        self._unused = program.unused_shared(self.shared_stride, dynamic_shared)
+        self.code: Code = program.code(program.entry)
+
+    def run(self) -> Report:
+        """Run every block; a report, whatever happens."""
+        status, message = "ok", ""
+        unsupported: Unsupported | None = None
+        try:
+            with np.errstate(all="ignore"):
+                self._run_chunks()
+        except Halt:
+            status = "fault"
+        except Unable as unable:
+            status, unsupported = "unsupported", unable.what
+        except Refused as refused:
+            status, message = "invalid", str(refused)
+        if self.faults and status == "ok":
+            status = "fault"
+        if any(fault.kind in TIMEOUTS for fault in self.faults.values()):
+            status = "timeout"
+        return Report(
+            status,
+            faults=tuple(self.faults.values()),
+            counters=self.counters.total(),
+            steps=self.steps,
+            unsupported=unsupported,
+            message=message or _summary(self.faults.values(), unsupported),
+            printed=tuple(self.printed),
+            reads=self._reads(),
+            bytes_stored={view.name: view.allocation.stored for view in self.views},
+        )
+
+    def _reads(self) -> dict[str, Array]:
+        reads = {}
+        for view in self.views:
+            shadow = view.allocation.shadow
+            if shadow is not None:
+                reads[view.name] = shadow.read_bytes()[view.offset : view.offset + view.size]
+            elif self.checks:
+                reads[view.name] = np.zeros(view.size, np.bool_)
+        return reads
+
+    def _run_chunks(self) -> None:
+        width = -(-self.threads // 32) * 32
+        rows = max(1, CHUNK_LANES // width)
+        if self.shared_stride:
+            rows = max(1, min(rows, CHUNK_SHARED // self.shared_stride))
+        total = self.block_order.size
+        next_row = 0
+        waiting: list[Chunk] = []
+        while next_row < total or waiting:
+            if self.faults:
+                return
+            room = sum(chunk.lanes for chunk in waiting) + rows * width <= RESIDENT_LANES
+            if next_row < total and (room or not waiting):
+                chunk = Chunk(self, self.block_order[next_row : next_row + rows], next_row)
+                next_row += rows
+                self._run(chunk, waiting)
+            else:
+                waiting = self._round(waiting)
+                rows = max(1, min(rows, 32))
+
+    def _run(self, chunk: Chunk, waiting: list[Chunk]) -> None:
+        if chunk.run() == "spinning":
+            waiting.append(chunk)
+
+    def _round(self, waiting: list[Chunk]) -> list[Chunk]:
+        """Give every spinning chunk a turn; an endless loop where nothing moves any more."""
+        before = self.version
+        still: list[Chunk] = []
+        for chunk in waiting:
+            chunk.wake()
+            if chunk.run() == "spinning":
+                still.append(chunk)
+        same = [chunk.unchanged() for chunk in still]
+        if still and len(still) == len(waiting) and self.version == before and all(same):
+            chunk = still[0]
+            group = next(iter(chunk.groups.values()))
+            self.endless(
+                chunk,
+                group,
+                "loops for ever: nothing that it waits for can change any more",
+            )
+        return still
+
+    def shadow(self, allocation: Allocation) -> Shadow:
+        """The stamps of an allocation, made on first use."""
+        found = allocation.shadow
+        if found is None:
+            found = allocation.shadow = Shadow(allocation.size)
+        return found
+
+    def block_shadow(self, size: int) -> Shadow:
+        """The stamps of the shared memory of a chunk's blocks."""
+        return Shadow(size, private=True, unused=self._unused)
+
+    def tick(self, name: str) -> int:
+        """The value of a clock: it moves on with every look at it."""
+        self._clock += 32
+        return self._clock + (NANOSECONDS if "timer" in name else 0)
+
+    def shared_object(self, address: int, size: int) -> Place | None:
+        """The shared variable that holds the bytes."""
+        for place in self._places:
+            if place.start <= address and address + size <= place.start + place.size:
+                return place
+        return None
+
+    def nearest_shared(self, address: int) -> Near:
+        """The shared variable at or before an address."""
+        best: Near = ("", 0)
+        for place in self._places:
+            if place.start <= address or not best[0]:
+                best = (place.name, place.start)
+        return best
+
+    def nearest(self, frame: Frame, target: Target, address: int) -> Near:
+        """The argument or variable at or before an address, else the first one."""
+        found = self.memory.nearest(address)
+        return self.view_at(found, address) if found is not None else ("", 0)
+
+    def view_at(self, allocation: Allocation, address: int) -> Near:
+        """The argument or variable of an allocation at or before an address."""
+        best: Near = (allocation.name, allocation.base)
+        for view in self.views:
+            start = allocation.base + view.offset
+            if view.allocation is allocation and best[1] <= start <= address:
+                best = (view.name, start)
+        return best
+
+    def exhausted(self, frame: Frame) -> NoReturn:
+        """Refuse a launch that needs too much local memory."""
+        raise Refused(
+            f"function {frame.code.function.name} needs {frame.code.frame_bytes} bytes of local "
+            f"memory a thread at call depth {frame.depth}: too much; use smaller arrays"
+        )
+
+
+def _summary(faults: Sequence[Fault] | object, unsupported: Unsupported | None) -> str:
+    if unsupported is not None:
+        return str(unsupported)
+    first = next(iter(faults), None)  # type: ignore[call-overload]
+    return str(first) if first is not None else ""
+
+
+__all__ = ["Active", "Launch", "Segment"]

@@ -1,0 +1,236 @@
+"""What is ordered before what: barrier counts for the common case, clocks for the rest.
+
+Every synchronising event of a launch gets the next number of one sequence. An access is stamped
+with the number that was current; it is ordered before a thread's present if the thread has seen
+an event with a higher number that covered it:
+
+* a barrier of the whole block (a number for each block),
+* a barrier of some warps (a matrix of warps by warps for each block),
+* a warp synchronisation (a matrix of lanes by lanes for each warp),
+* a chain of a fence, atomics on one word and a read of it (a `Clock` for the few threads that
+  take part in one).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ptxsearch.emulator.operation import Array
+
+TID_MASK = (1 << 30) - 1
+STRONG = 1 << 30
+ASYNC = 1 << 31
+LOW_MASK = (1 << 32) - 1
+SEQUENCE_SHIFT = 32
+MULTI = 1 << 62
+SEVERAL_BLOCKS = 1 << 61
+SEQUENCE_MASK = (1 << 29) - 1
+
+
+@dataclass
+class Clock:
+    """What a thread knows of others: event numbers of whole blocks and of single threads."""
+
+    blocks: dict[int, int] = field(default_factory=dict)
+    threads: dict[int, int] = field(default_factory=dict)
+
+    def copy(self) -> Clock:
+        """An independent clock with the same knowledge."""
+        return Clock(dict(self.blocks), dict(self.threads))
+
+    def join(self, other: Clock) -> None:
+        """Learn everything that `other` knows."""
+        for mine, theirs in ((self.blocks, other.blocks), (self.threads, other.threads)):
+            for key, value in theirs.items():
+                if mine.get(key, -1) < value:
+                    mine[key] = value
+
+    def knows(self, block: int, thread: int, sequence: int) -> bool:
+        """Whether an access by `thread` of `block` stamped `sequence` lies in the past."""
+        return self.blocks.get(block, -1) > sequence or self.threads.get(thread, -1) > sequence
+
+
+class Sequence:
+    """The counter of a launch's synchronising events."""
+
+    def __init__(self) -> None:
+        self.now = 1
+
+    def next(self) -> int:
+        """The number of a new event."""
+        self.now += 1
+        return self.now
+
+
+class Ordering:
+    """The happens-before relation as the threads of one chunk of blocks see it.
+
+    Threads are numbered over the launch: `first` is the number of lane 0, `width` the lanes of a
+    block.
+    """
+
+    def __init__(self, sequence: Sequence, first: int, blocks: int, width: int) -> None:
+        self.sequence = sequence
+        self.first = first
+        self.width = width
+        self.blocks = blocks
+        self.block_seen = np.zeros(blocks, np.int64)
+        self.oldest = 0
+        self.warp_seen: Array | None = None
+        self.lane_seen: Array | None = None
+        self.warps_seen: Array | None = None
+        self.block_clock: dict[int, Clock] = {}
+        self.thread_clock: dict[int, Clock] = {}
+        self.published: dict[int, Clock] = {}
+
+    @property
+    def simple(self) -> bool:
+        """Whether nothing but barriers of whole blocks has ordered anything so far."""
+        clocks = self.block_clock or self.thread_clock
+        return not clocks and self.warp_seen is None and self.warps_seen is None
+
+    def barrier(self, rows: Array | None) -> None:
+        """Order everything that the threads of the block rows did (all rows for None)."""
+        now = self.sequence.next()
+        if rows is None:
+            self.block_seen[:] = now
+            self.oldest = now
+        else:
+            self.block_seen[rows] = now
+            self.oldest = int(self.block_seen.min())
+        if self.thread_clock:
+            self._join_clocks(rows)
+
+    def _join_clocks(self, rows: Array | None) -> None:
+        wanted = None if rows is None else set(rows.tolist())
+        for lane in list(self.thread_clock):
+            row = lane // self.width
+            if wanted is None or row in wanted:
+                clock = self.block_clock.get(row)
+                joined = clock.copy() if clock else Clock()
+                joined.join(self.thread_clock.pop(lane))
+                self.block_clock[row] = joined
+
+    def partial_barrier(self, row: int, arrived: list[int], waiting: list[int]) -> None:
+        """Order what the warps `arrived` did before the present of the warps `waiting`."""
+        now = self.sequence.next()
+        warps = self.width // 32
+        if self.warps_seen is None:
+            self.warps_seen = np.zeros((self.blocks, warps, warps), np.int64)
+        seen = self.warps_seen[row]
+        joined = seen[arrived].max(axis=0)
+        joined[arrived] = now
+        for warp in waiting:
+            seen[warp] = np.maximum(seen[warp], joined)
+        if self.thread_clock:
+            self._share(self._lanes(row, arrived), self._lanes(row, waiting))
+
+    def _lanes(self, row: int, warps: list[int]) -> list[int]:
+        return [row * self.width + warp * 32 + lane for warp in warps for lane in range(32)]
+
+    def _share(self, givers: list[int], takers: list[int]) -> None:
+        clocks = [self.thread_clock[lane] for lane in givers if lane in self.thread_clock]
+        if clocks:
+            for lane in takers:
+                mine = self._own(lane)
+                for clock in clocks:
+                    mine.join(clock)
+                self.thread_clock[lane] = mine
+
+    def warp_sync(self, warps: Array, masks: Array) -> None:
+        """Order the lanes of `masks` (bool, one row of 32 for each warp) among themselves."""
+        now = self.sequence.next()
+        total = self.blocks * self.width // 32
+        if self.warp_seen is None:
+            self.warp_seen = np.zeros(total, np.int64)
+        full = masks.all(axis=1)
+        if bool(full.all()):
+            self.warp_seen[warps] = now
+        else:
+            if self.lane_seen is None:
+                self.lane_seen = np.zeros((total, 32, 32), np.int64)
+            seen = self.lane_seen[warps]
+            joined = np.where(masks[:, :, None], seen, 0).max(axis=1)
+            joined = np.where(masks, now, joined)
+            update = np.where(masks[:, :, None], np.maximum(seen, joined[:, None, :]), seen)
+            self.lane_seen[warps] = update
+        if self.thread_clock:
+            for warp, mask in zip(warps.tolist(), masks, strict=True):
+                lanes = [warp * 32 + int(lane) for lane in np.flatnonzero(mask)]
+                self._share(lanes, lanes)
+
+    def _own(self, lane: int) -> Clock:
+        """A copy of what the thread learned through fences and atomics."""
+        clock = self.thread_clock.get(lane)
+        if clock is None:
+            clock = self.block_clock.get(lane // self.width)
+        return clock.copy() if clock else Clock()
+
+    def publish(self, lane: int) -> None:
+        """Note that a fence made everything the thread knows visible to others."""
+        self.published[lane] = self.knowledge(lane)
+
+    def knowledge(self, lane: int) -> Clock:
+        """Everything ordered before the thread's present, its own accesses included."""
+        clock = self._own(lane)
+        row = lane // self.width
+        block = self.first // self.width + row
+        clock.blocks[block] = max(clock.blocks.get(block, -1), int(self.block_seen[row]))
+        first = self.first + row * self.width
+        warp = (lane % self.width) // 32
+        if self.warps_seen is not None:
+            for other, seen in enumerate(self.warps_seen[row, warp].tolist()):
+                if seen:
+                    for peer in range(32):
+                        self._note(clock, first + other * 32 + peer, seen)
+        base = lane // 32 * 32
+        if self.warp_seen is not None and self.warp_seen[lane // 32]:
+            for peer in range(32):
+                self._note(clock, self.first + base + peer, int(self.warp_seen[lane // 32]))
+        if self.lane_seen is not None:
+            for peer, seen in enumerate(self.lane_seen[lane // 32, lane % 32].tolist()):
+                if seen:
+                    self._note(clock, self.first + base + peer, seen)
+        self._note(clock, self.first + lane, self.sequence.next())
+        return clock
+
+    @staticmethod
+    def _note(clock: Clock, thread: int, seen: int) -> None:
+        if clock.threads.get(thread, -1) < seen:
+            clock.threads[thread] = seen
+
+    def learn(self, lane: int, clock: Clock) -> None:
+        """Note that the thread synchronised with what `clock` holds."""
+        mine = self._own(lane)
+        mine.join(clock)
+        self.thread_clock[lane] = mine
+
+    def ordered(self, stamps: Array, lanes: Array) -> Array:
+        """Whether each stamped access (not by the lane itself) lies in the past of each lane."""
+        thread = (stamps & TID_MASK) - 1 - self.first
+        sequence = (stamps >> SEQUENCE_SHIFT) & SEQUENCE_MASK
+        row = lanes // self.width
+        inside = thread // self.width == row
+        past: Array = inside & (sequence < self.block_seen[row])
+        local = np.where(inside, thread, lanes)
+        if self.warps_seen is not None:
+            mine, theirs = lanes % self.width // 32, local % self.width // 32
+            past |= inside & (sequence < self.warps_seen[row, mine, theirs])
+        if self.warp_seen is not None:
+            same = inside & (local // 32 == lanes // 32)
+            past |= same & (sequence < self.warp_seen[lanes // 32])
+            if self.lane_seen is not None:
+                past |= same & (sequence < self.lane_seen[lanes // 32, lanes % 32, local % 32])
+        if self.block_clock or self.thread_clock:
+            self._by_clock(past, thread + self.first, sequence, lanes)
+        return past
+
+    def _by_clock(self, past: Array, thread: Array, sequence: Array, lanes: Array) -> None:
+        for at in np.flatnonzero(~past).tolist():
+            lane = int(lanes[at])
+            clock = self.thread_clock.get(lane) or self.block_clock.get(lane // self.width)
+            if clock is not None:
+                number = int(thread[at])
+                past[at] = clock.knows(number // self.width, number, int(sequence[at]))

@@ -1,0 +1,327 @@
+"""Steps that only compute on registers, and guards around steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxsearch.emulator.access import simple
+from ptxsearch.emulator.arithmetic import decode
+from ptxsearch.emulator.code import Fast, Masked, Registers, Step
+from ptxsearch.emulator.frame import Frame
+from ptxsearch.emulator.halt import Refused, Unable
+from ptxsearch.emulator.lanes import Active, assigned, blended, chosen
+from ptxsearch.emulator.memory import WINDOW, WINDOWS
+from ptxsearch.emulator.operation import Array, Invalid, Operation
+from ptxsearch.emulator.operation import Unsupported as Unknown
+from ptxsearch.emulator.report import Unsupported
+from ptxsearch.emulator.translate import CARRY, DYNAMIC_SPECIALS
+from ptxsearch.ptx.syntax import Guard, Instruction, Name, Negated, Operand, Register, Special
+
+if TYPE_CHECKING:
+    from ptxsearch.emulator.translate import Translator
+
+Run = Callable[..., tuple[Array, ...]]
+
+SPECIAL_FUNCTIONS = frozenset({"rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"})
+INTEGER = frozenset({"s", "u", "b"})
+
+
+def build_arithmetic(t: Translator, instruction: Instruction) -> Step:
+    """The step of an instruction whose meaning is a function of its sources alone."""
+    if instruction.opcode == "mov":
+        copied = _build_copy(t, instruction)
+        if copied is not None:
+            return copied
+    decoded = decode(instruction, _registers(t))
+    if isinstance(decoded, Unknown):
+        raise Unable(Unsupported(instruction.mnemonic, instruction.line, decoded.reason))
+    if isinstance(decoded, Invalid):
+        raise Refused(f"line {instruction.line}: {instruction.mnemonic}: {decoded.reason}")
+    destinations = t.flattened(instruction.operands[0])
+    operands = [o for operand in instruction.operands[1:] for o in t.flattened(operand)]
+    if len(operands) != len(decoded.sources):
+        raise Refused(
+            f"line {instruction.line}: {instruction.mnemonic} takes {len(decoded.sources)} "
+            f"sources, got {len(operands)}"
+        )
+    sources, run = _sources(t, operands, decoded)
+    targets = tuple(t.target(operand) for operand in destinations)
+    if decoded.reads_carry:
+        sources = (*sources, t.named(CARRY))
+    if decoded.writes_carry:
+        targets = (*targets, t.named(CARRY))
+    return Step(
+        instruction,
+        _fast(run, sources, targets),
+        _masked(run, sources, targets),
+        sources=sources,
+        targets=targets,
+        tally=_tally(instruction, decoded.flops),
+        select=instruction.opcode == "selp",
+    )
+
+
+def _registers(t: Translator) -> Mapping[str, str]:
+    return t.function.registers
+
+
+def _tally(instruction: Instruction, flops: Mapping[str, int]) -> dict[str, int]:
+    tally = dict(flops)
+    if instruction.opcode in SPECIAL_FUNCTIONS and "approx" in instruction.modifiers:
+        tally["special_functions"] = 1
+    elif instruction.opcode not in ("mov", "cvt", "selp") and instruction.modifiers:
+        kind = instruction.modifiers[-1]
+        if kind[0] in INTEGER and kind[1:].isdigit():
+            tally["integer_operations"] = 1
+    return tally
+
+
+def _sources(
+    t: Translator, operands: list[Operand], operation: Operation
+) -> tuple[tuple[int, ...], Run]:
+    """The slots of the sources, and the function with complemented predicates put right."""
+    slots = []
+    inverted = []
+    for at, (operand, type_) in enumerate(zip(operands, operation.sources, strict=True)):
+        if isinstance(operand, Negated):
+            inverted.append(at)
+            slots.append(t.register(operand.register))
+        else:
+            slots.append(t.source(operand, type_))
+    if not inverted:
+        return tuple(slots), operation.run
+    run = operation.run
+
+    def complemented(*arrays: Array) -> tuple[Array, ...]:
+        values = list(arrays)
+        for at in inverted:
+            values[at] = ~values[at]
+        return run(*values)
+
+    return tuple(slots), complemented
+
+
+def _fast(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Fast:
+    """The function over all lanes, registers read and written without a loop where possible."""
+    if len(targets) == 1 and targets[0] >= 0:
+        target = targets[0]
+        match sources:
+            case (a,):
+
+                def one(registers: Registers) -> None:
+                    registers[target] = run(registers[a])[0]
+
+                return one
+            case (a, b):
+
+                def two(registers: Registers) -> None:
+                    registers[target] = run(registers[a], registers[b])[0]
+
+                return two
+            case (a, b, c):
+
+                def three(registers: Registers) -> None:
+                    registers[target] = run(registers[a], registers[b], registers[c])[0]
+
+                return three
+
+    def many(registers: Registers) -> None:
+        results = run(*[registers[slot] for slot in sources])
+        for slot, result in zip(targets, results, strict=False):
+            if slot >= 0:
+                registers[slot] = result
+
+    return many
+
+
+def _masked(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Masked:
+    def masked(registers: Registers, active: Active | None) -> None:
+        held = [registers[slot] for slot in sources]
+        lanes = registers[0].chunk.lanes
+        dense = active is None or active.dense
+        results = run(*(held if dense else [chosen(value, active) for value in held]))
+        for slot, result in zip(targets, results, strict=False):
+            if slot < 0:
+                continue
+            if active is None:
+                registers[slot] = result
+            elif dense:
+                registers[slot] = blended(registers[slot], result, active, lanes)
+            else:
+                registers[slot] = assigned(registers[slot], result, active, lanes)
+
+    return masked
+
+
+def defaulted(step: Step, t: Translator) -> Step:
+    """The step made to read registers that were never written as zero."""
+    fast, masked = step.fast, step.masked
+    types = {t.code.slots[name]: name for name in t.code.slots}
+
+    def fill(registers: Registers) -> None:
+        for slot in (*step.sources, *step.critical):
+            if slot >= 0 and registers[slot] is None:
+                kind: np.dtype[Any] = np.dtype(np.bool_)
+                if types[slot] != CARRY:
+                    stem, _, component = types[slot].partition(".")
+                    kind = t.storage(Register(stem, component))
+                registers[slot] = np.zeros(1, kind)
+
+    def run(registers: Registers) -> None:
+        fill(registers)
+        fast(registers)
+
+    def run_masked(registers: Registers, active: Active | None) -> None:
+        fill(registers)
+        masked(registers, active)
+
+    step.fast, step.masked = run, run_masked
+    return step
+
+
+def guarded(step: Step, guard: Guard, slot: int) -> Step:
+    """The step executed only where its guard holds."""
+    negated, fast, masked = guard.negated, step.fast, step.masked
+    tally = step.tally
+
+    def run_masked(registers: Registers, active: Active | None) -> None:
+        held = registers[slot]
+        frame: Frame = registers[0]
+        lanes = frame.chunk.lanes
+        if held.size == 1:
+            if bool(held[0]) == negated:
+                return
+            part = active
+        else:
+            on = held if active is None else held[active.index]
+            rows = np.flatnonzero(~on if negated else on)
+            if not rows.size:
+                return
+            index = rows if active is None else active.index[rows]
+            part = None if index.size == lanes else Active(index, lanes)
+            if active is not None and rows.size == active.count:
+                part = active
+        if tally:
+            frame.chunk.launch.counters.amount(tally, lanes if part is None else part.count)
+        if part is None:
+            fast(registers)
+        else:
+            masked(registers, part)
+
+    return Step(
+        step.instruction,
+        lambda registers: run_masked(registers, None),
+        run_masked,
+        sources=step.sources,
+        targets=step.targets,
+        critical=(*step.critical, slot),
+        select=step.select,
+    )
+
+
+def _build_copy(t: Translator, instruction: Instruction) -> Step | None:
+    """A `mov` that needs no arithmetic: addresses, special registers, a register of its width."""
+    target, source = instruction.operands
+    if not isinstance(target, Register):
+        return None
+    if isinstance(source, Special) and source.name in DYNAMIC_SPECIALS:
+        return _build_clock(t, instruction, source.name)
+    kind = t.storage(target)
+    if isinstance(source, Register):
+        if t.storage(source) != kind or t.register_type(source) == "b128":
+            return None
+        if len(t.flattened(source)) > 1:
+            return None
+    elif not isinstance(source, Special | Name):
+        return None
+    slot, where = t.source(source, t.register_type(target)), t.target(target)
+    cast = isinstance(source, Special | Name)
+
+    def fast(registers: Registers) -> None:
+        value = registers[slot]
+        registers[where] = value.astype(kind) if cast and value.dtype != kind else value
+
+    def masked(registers: Registers, active: Active | None) -> None:
+        value = chosen(registers[slot], active)
+        if cast and value.dtype != kind:
+            value = value.astype(kind)
+        registers[where] = assigned(registers[where], value, active, registers[0].chunk.lanes)
+
+    return Step(instruction, fast, masked, sources=(slot,), targets=(where,))
+
+
+def _build_clock(t: Translator, instruction: Instruction, name: str) -> Step:
+    where = t.target(instruction.operands[0])
+    kind = t.storage(instruction.operands[0])  # type: ignore[arg-type]
+    shift = 32 if name.endswith("_hi") else 0
+
+    def run(registers: Registers, active: Active | None) -> None:
+        frame: Frame = registers[0]
+        now = frame.chunk.launch.tick(name) >> shift
+        value = np.array([now & ((1 << 8 * kind.itemsize) - 1)], kind)
+        registers[where] = assigned(registers[where], value, active, frame.chunk.lanes)
+
+    return simple(instruction, run, targets=(where,))
+
+
+def build_convert_address(t: Translator, instruction: Instruction) -> Step:
+    """The step of `cvta` and `cvta.to`."""
+    space = next(
+        (m.partition("::")[0] for m in instruction.modifiers if m.partition("::")[0] in WINDOWS),
+        "global",
+    )
+    target, source = instruction.operands
+    slot, offset, _ = t.address(source, space)
+    where = t.target(target)
+    kind = t.storage(target)  # type: ignore[arg-type]
+    entry = space == "param" or (isinstance(source, Name) and source.name in t.code.places)
+    window = WINDOWS[space]
+    if space == "param" and not entry:
+        window = 0
+    if "to" in instruction.modifiers:
+        window = -window
+    change = np.uint64((window + offset) & 0xFFFF_FFFF_FFFF_FFFF)
+
+    def compute(value: Array) -> tuple[Array]:
+        if not change:
+            return (value if value.dtype == kind else value.astype(kind),)
+        return ((value.astype(np.uint64) + change).astype(kind),)
+
+    return Step(
+        instruction,
+        _fast(compute, (slot,), (where,)),
+        _masked(compute, (slot,), (where,)),
+        sources=(slot,),
+        targets=(where,),
+    )
+
+
+def build_is_space(t: Translator, instruction: Instruction) -> Step:
+    """The step of `isspacep`."""
+    space = instruction.modifiers[0].partition("::")[0]
+    slot = t.source(instruction.operands[1], "b64")
+    where = t.target(instruction.operands[0])
+    windows = [WINDOWS[name] for name in WINDOWS if name != "global"]
+
+    def compute(value: Array) -> tuple[Array]:
+        address = value.astype(np.int64)
+        if space == "global":
+            inside = np.ones(address.shape, np.bool_)
+            for base in windows:
+                inside &= (address < base) | (address >= base + WINDOW)
+            return (inside,)
+        if space == "const":
+            return (np.zeros(address.shape, np.bool_),)
+        base = WINDOWS[space]
+        return ((address >= base) & (address < base + WINDOW),)
+
+    return Step(
+        instruction,
+        _fast(compute, (slot,), (where,)),
+        _masked(compute, (slot,), (where,)),
+        sources=(slot,),
+        targets=(where,),
+    )

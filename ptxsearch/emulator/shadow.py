@@ -1,0 +1,433 @@
+"""Who last wrote and read each word of an array of memory, and the races that this reveals.
+
+A stamp is an int64: thread number + 1 in bits 0-29, `STRONG` (atomic or volatile), `ASYNC` (an
+asynchronous copy in flight), the event number from bit 32, and for readers `MULTI` (others read
+it too) and `SEVERAL_BLOCKS`. Reads are only noted in a list and enter the reader stamps when a
+write to the same array follows; arrays that are never written cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxsearch.emulator.operation import Array
+from ptxsearch.emulator.ordering import (
+    ASYNC,
+    MULTI,
+    SEQUENCE_MASK,
+    SEQUENCE_SHIFT,
+    SEVERAL_BLOCKS,
+    STRONG,
+    TID_MASK,
+    Ordering,
+)
+from ptxsearch.emulator.where import Single, Where
+
+HISTORY_LIMIT = 1 << 22
+"""Lanes of noted reads that are kept for exact questions; older ones are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A read by many lanes: where, in elements of `granules` granules, with their stamps."""
+
+    where: Where
+    granules: int
+    stamps: Array
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a store writes (a row for each lane, or one for all) and how to see what is there."""
+
+    new: Array
+    current: Callable[[], Array]
+
+    def changed(self) -> Array:
+        """Whether each lane stores something else than what is there."""
+        differs = self.current() != self.new
+        return differs if differs.ndim == 1 else differs.any(axis=1)
+
+    def differ(self, rows: Array, others: Array) -> Array:
+        """Whether the lanes `rows` store something else than the lanes `others`."""
+        if self.new.shape[0] == 1:
+            return np.zeros(rows.size, np.bool_)
+        differs = self.new[rows] != self.new[others]
+        return differs if differs.ndim == 1 else differs.any(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two accesses that nothing orders: the present one by `lane`, the other from its stamp.
+
+    `word` is the granule; `other` and `access` name the kinds of the two, the earlier first.
+    """
+
+    lane: int
+    word: int
+    stamp: int
+    access: tuple[str, str]
+    count: int
+    line: int | None = None
+
+
+class Shadow:
+    """The stamps of one array of `size` bytes, kept for each `granule` bytes.
+
+    A `private` array belongs to single blocks (shared memory): what lies before the last barrier
+    of every block needs no look at the stamps. `in_flight` counts asynchronous writes to it.
+    `unused` marks, over the bytes of one block, those that no variable covers.
+    """
+
+    def __init__(
+        self, size: int, granule: int = 4, *, private: bool = False, unused: Array | None = None
+    ) -> None:
+        self.size = size
+        self.granule = granule
+        self.private = private
+        self.unused = unused
+        self.full = False
+        self.tested = -1
+        self.in_flight = 0
+        self.last_read = 0
+        self.writers: Array | None = None
+        self.readers: Array | None = None
+        self.pending: list[Note] = []
+        self.history: list[Note] = []
+        self.weight = 0
+        self.complete = True
+        self.last_write = 0
+
+    def refine(self, granule: int) -> None:
+        """Go over to smaller granules, as an access narrower than the present ones demands."""
+        factor = self.granule // granule
+        length = -(-self.size // granule)
+        for name in ("writers", "readers"):
+            old = getattr(self, name)
+            if old is not None:
+                setattr(self, name, np.repeat(old, factor)[:length])
+        self.pending = [_refined(note, factor) for note in self.pending]
+        self.history = [_refined(note, factor) for note in self.history]
+        self.granule = granule
+
+    def _rows(self, array: Array, granules: int) -> Array:
+        if granules == 1:
+            return array
+        return array[: array.size // granules * granules].reshape(-1, granules)
+
+    def granules(self, size: int) -> int:
+        """How many granules an access of `size` bytes covers, after refining where needed."""
+        if size < self.granule:
+            self.refine(size)
+        return size // self.granule
+
+    def _empty(self) -> Array:
+        return np.zeros(-(-self.size // self.granule), np.int64)
+
+    def _no_writers(self) -> Array:
+        """Stamps before the first write; bytes that belong to nobody count as written."""
+        writers = self._empty()
+        if self.unused is not None:
+            gaps = self.unused[:: self.granule]
+            writers.reshape(-1, gaps.size)[:, gaps] = 1 << SEQUENCE_SHIFT
+        return writers
+
+    def forget(self) -> None:
+        """Drop noted reads that a barrier of every thread has put into the past."""
+        self.pending.clear()
+        self.history.clear()
+        self.weight = 0
+        self.complete = True
+
+    def read(
+        self,
+        where: Where,
+        size: int,
+        stamps: Array,
+        lanes: Array,
+        order: Ordering,
+        line: int,
+    ) -> Conflict | None:
+        """Note a read by each lane; the first conflict with an earlier write, if any."""
+        granules = self.granules(size)
+        conflict = None
+        if self.writers is not None and self._recent(self.last_write, order):
+            old = where.get(self._rows(self.writers, granules))
+            conflict = self._conflict(old, stamps, lanes, order, where, granules, "read")
+        self.pending.append(Note(where, granules, stamps, line))
+        self.last_read = order.sequence.now
+        self.weight += stamps.size
+        if self.weight > HISTORY_LIMIT:
+            self.flush(order)
+            self.history.clear()
+            self.weight = 0
+            self.complete = False
+        return conflict
+
+    def _recent(self, sequence: int, order: Ordering) -> bool:
+        """Whether an event of that number may not be in the past of every thread."""
+        return not self.private or self.in_flight > 0 or sequence >= order.oldest
+
+    def _conflict(
+        self,
+        old: Array,
+        stamps: Array,
+        lanes: Array,
+        order: Ordering,
+        where: Where,
+        granules: int,
+        access: str,
+        changed: Callable[[], Array] | None = None,
+    ) -> Conflict | None:
+        """The first lane whose word carries the stamp of an unordered write by another."""
+        if old.ndim > 1:
+            stamps = stamps[:, None]
+        foreign = (old & (TID_MASK | ASYNC)) != (stamps & TID_MASK)
+        foreign &= old != 0
+        if not foreign.any():
+            return None
+        foreign &= (old & stamps & STRONG) == 0
+        foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
+        if changed is not None and foreign.any():
+            mark = np.broadcast_to(changed(), lanes.shape)
+            foreign = foreign & mark.reshape(mark.shape + (1,) * (foreign.ndim - 1))
+        at = np.nonzero(foreign)
+        if not at[0].size:
+            return None
+        found = np.broadcast_to(old, foreign.shape)[at]
+        mine = lanes[at[0]]
+        bad = ~order.ordered(found, mine) | ((found & ASYNC) != 0)
+        if not bad.any():
+            return None
+        first = int(bad.argmax())
+        element = int(where.indices()[at[0][first]])
+        word = element * granules + (int(at[1][first]) if len(at) > 1 else 0)
+        return Conflict(
+            int(mine[first]),
+            word,
+            int(found[first]),
+            ("async write" if int(found[first]) & ASYNC else "write", access),
+            int(np.unique(at[0][bad]).size),
+        )
+
+    def flush(self, order: Ordering) -> None:
+        """Enter the noted reads into the reader stamps."""
+        if not self.pending:
+            return
+        if self.readers is None:
+            self.readers = self._empty()
+        for note in self.pending:
+            self._enter(note, order)
+        self.history += self.pending
+        self.pending = []
+
+    def _enter(self, note: Note, order: Ordering) -> None:
+        readers = self._rows(self.readers, note.granules)  # type: ignore[arg-type]
+        stamps = note.stamps if note.granules == 1 else note.stamps[:, None]
+        old = note.where.get(readers)
+        if old.any():
+            stamps = _merged(old, stamps, order)
+        if isinstance(note.where, Single) and stamps.shape[0] > 1:
+            marked = stamps[-1:] | MULTI
+            note.where.put(readers, marked[0] if marked.ndim > 1 else marked)
+            return
+        note.where.put(readers, stamps)
+        if not note.where.unique:
+            back = note.where.get(readers)
+            lost = (back & TID_MASK) != (stamps & TID_MASK)
+            if lost.any():
+                where = note.where.indices()
+                rows = np.flatnonzero(lost if lost.ndim == 1 else lost.any(axis=1))
+                readers[where[rows]] |= MULTI
+
+    def write(
+        self,
+        where: Where,
+        size: int,
+        stamps: Array,
+        lanes: Array,
+        order: Ordering,
+        values: Values,
+    ) -> Conflict | None:
+        """Note a write by each lane; the first conflict with an earlier access, if any.
+
+        Two writes of one value are no conflict; `values` is asked only where two meet.
+        """
+        granules = self.granules(size)
+        conflict = None
+        if self.pending:
+            self.flush(order)
+        if self.readers is not None and self._recent(self.last_read, order):
+            conflict = self._after_reads(where, granules, stamps, lanes, order)
+        fresh = self.writers is None
+        if fresh:
+            self.writers = self._no_writers()
+        writers = self._rows(self.writers, granules)  # type: ignore[arg-type]
+        if not fresh and conflict is None and self._recent(self.last_write, order):
+            old = where.get(writers)
+            if old.any():
+                conflict = self._conflict(
+                    old, stamps, lanes, order, where, granules, "write", values.changed
+                )
+        where.put(writers, stamps if granules == 1 else stamps[:, None])
+        if not where.unique and lanes.size > 1 and conflict is None:
+            conflict = self._meeting(where, writers, granules, stamps, lanes, order, values)
+        self.last_write = order.sequence.now
+        return conflict
+
+    def _meeting(
+        self,
+        where: Where,
+        writers: Array,
+        granules: int,
+        stamps: Array,
+        lanes: Array,
+        order: Ordering,
+        values: Values,
+    ) -> Conflict | None:
+        """Two lanes that store different values to one word in this very instruction."""
+        back = where.get(writers)
+        if back.ndim > 1:
+            back = back[:, 0]
+        lost = (back & TID_MASK) != (stamps & TID_MASK)
+        if not lost.any() or bool(stamps[0] & STRONG):
+            return None
+        rows = np.flatnonzero(lost)
+        winner = np.broadcast_to(back, lanes.shape)[rows]
+        winners = np.searchsorted(lanes, (winner & TID_MASK) - 1 - order.first)
+        bad = values.differ(rows, winners)
+        if not bad.any():
+            return None
+        first = int(bad.argmax())
+        word = int(where.indices()[rows[first]]) * granules
+        kinds = ("write", "write")
+        count = int(np.count_nonzero(bad))
+        return Conflict(int(lanes[rows[first]]), word, int(winner[first]), kinds, count)
+
+    def _after_reads(
+        self, where: Where, granules: int, stamps: Array, lanes: Array, order: Ordering
+    ) -> Conflict | None:
+        old = where.get(self._rows(self.readers, granules))  # type: ignore[arg-type]
+        mine = stamps if granules == 1 else stamps[:, None]
+        foreign = (old & TID_MASK) != (mine & TID_MASK)
+        foreign |= (old & MULTI) != 0
+        foreign &= old != 0
+        if not foreign.any():
+            return None
+        foreign &= (old & mine & STRONG) == 0
+        foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
+        at = np.nonzero(foreign)
+        if not at[0].size:
+            return None
+        found = np.broadcast_to(old, foreign.shape)[at]
+        suspect = ~order.ordered(found, lanes[at[0]])
+        suspect |= (found & SEVERAL_BLOCKS) != 0
+        if not suspect.any():
+            return None
+        rows = at[0][suspect]
+        words = where.indices()[rows] * granules
+        if len(at) > 1:
+            words = words + at[1][suspect]
+        if not self.complete:
+            return self._by_stamp(words, lanes[rows], found[suspect], order)
+        return self._exact(words, lanes[rows], stamps[rows], order)
+
+    @staticmethod
+    def _by_stamp(words: Array, lanes: Array, found: Array, order: Ordering) -> Conflict | None:
+        """The first of the suspects where notes were dropped: certain if only barriers order."""
+        if not order.simple:
+            return None
+        kinds = ("read", "write")
+        return Conflict(int(lanes[0]), int(words[0]), int(found[0]), kinds, lanes.size)
+
+    def _exact(self, words: Array, lanes: Array, stamps: Array, order: Ordering) -> Conflict | None:
+        """The first noted read of one of the words that is not ordered before its writer."""
+        limit = -(-self.size // self.granule)
+        owner = np.full(limit, -1, np.int64)
+        owner[words] = np.arange(words.size)
+        for note in reversed(self.history):
+            index = note.where.indices()
+            for part in range(note.granules):
+                hit = owner[index * note.granules + part]
+                rows = np.flatnonzero(hit >= 0)
+                if not rows.size:
+                    continue
+                read = np.broadcast_to(note.stamps, index.shape)[rows]
+                writer = hit[rows]
+                same = (read & TID_MASK) == (stamps[writer] & TID_MASK)
+                same |= (read & stamps[writer] & STRONG) != 0
+                bad = ~same & ~order.ordered(read, lanes[writer])
+                if bad.any():
+                    at = int(bad.argmax())
+                    return Conflict(
+                        int(lanes[writer[at]]),
+                        int(words[writer[at]]),
+                        int(read[at]),
+                        ("read", "write"),
+                        int(np.unique(writer[bad]).size),
+                    )
+        return None
+
+    def unwritten(self, where: Where, size: int) -> Array | None:
+        """Whether each lane reads a word that nothing has written; None where none does."""
+        if self.full:
+            return None
+        granules = self.granules(size)
+        if self.writers is None:
+            self.writers = self._no_writers()
+        if self.tested != self.last_write:
+            self.tested = self.last_write
+            self.full = bool(self.writers.all())
+            if self.full:
+                return None
+        bad = where.get(self._rows(self.writers, granules)) == 0
+        return bad if bad.ndim == 1 else bad.any(axis=1)
+
+    def landed(self, elements: Array, size: int, stamps: Array) -> None:
+        """An asynchronous write of elements of `size` bytes has arrived, for its issuers."""
+        granules = self.granules(size)
+        if self.writers is not None:
+            rows = self._rows(self.writers, granules)
+            rows[elements] = stamps if granules == 1 else stamps[:, None]
+        self.last_write = int(stamps.max()) >> SEQUENCE_SHIFT
+
+    def unwrite(self, elements: Array, size: int) -> None:
+        """Take elements of `size` bytes as never written."""
+        granules = self.granules(size)
+        if self.writers is not None:
+            self._rows(self.writers, granules)[elements] = 0
+        self.full, self.tested = False, -1
+
+    def read_bytes(self) -> Array:
+        """A bool for each byte telling whether a thread read it."""
+        mark = np.zeros(-(-self.size // self.granule), np.bool_)
+        if self.readers is not None:
+            mark |= self.readers != 0
+        for note in self.pending:
+            note.where.put(self._rows(mark, note.granules), True)
+        return np.repeat(mark, self.granule)[: self.size]
+
+
+def _refined(note: Note, factor: int) -> Note:
+    return Note(note.where, note.granules * factor, note.stamps, note.line)
+
+
+def _merged(old: Array, stamps: Array, order: Ordering) -> Array:
+    """The reader stamps after further reads: the newest, marked where others still count."""
+    other = (old != 0) & (((old & TID_MASK) != (stamps & TID_MASK)) | ((old & MULTI) != 0))
+    if not other.any():
+        return stamps
+    first, width = order.first, order.width
+    row = ((old & TID_MASK) - 1 - first) // width
+    mine = ((stamps & TID_MASK) - 1 - first) // width
+    inside = (row >= 0) & (row < order.blocks) & (row == mine)
+    sequence = (old >> SEQUENCE_SHIFT) & SEQUENCE_MASK
+    seen = order.block_seen[np.where(inside, row, 0)]
+    past = inside & (sequence < seen) & ((old & SEVERAL_BLOCKS) == 0)
+    spread = np.where(row == mine, old & SEVERAL_BLOCKS, SEVERAL_BLOCKS)
+    flags = np.where(other & ~past, MULTI | spread, 0)
+    return np.asarray(stamps | flags)

@@ -1,0 +1,168 @@
+"""Places in a flat array: one object for a slice, a strided pattern or an index list.
+
+All positions count elements. An array may have a second axis (one element of several granules);
+places always address the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`count` consecutive elements from `start`, one for each lane."""
+
+    start: int
+    count: int
+    unique = True
+
+    def get(self, flat: Array) -> Array:
+        """The elements, as a view."""
+        return flat[self.start : self.start + self.count]
+
+    def put(self, flat: Array, values: Any) -> None:
+        """Store one value for each lane."""
+        flat[self.start : self.start + self.count] = values
+
+    def shifted(self, offset: int) -> Run:
+        """The same place `offset` elements on."""
+        return Run(self.start + offset, self.count)
+
+    def indices(self) -> Array:
+        """The element of each lane."""
+        return np.arange(self.start, self.start + self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`rows` runs of `width` elements whose starts lie `stride` apart, rows not overlapping."""
+
+    start: int
+    rows: int
+    width: int
+    stride: int
+    unique = True
+
+    def _view(self, flat: Array) -> Array:
+        size = flat.strides[0]
+        return np.ndarray(
+            (self.rows, self.width, *flat.shape[1:]),
+            flat.dtype,
+            flat,
+            self.start * size,
+            (self.stride * size, size, *flat.strides[1:]),
+        )
+
+    def get(self, flat: Array) -> Array:
+        """The elements, as a copy."""
+        return self._view(flat).reshape(self.rows * self.width, *flat.shape[1:])
+
+    def put(self, flat: Array, values: Any) -> None:
+        """Store one value for each lane, or one for all."""
+        view = self._view(flat)
+        view[...] = values.reshape(view.shape) if isinstance(values, np.ndarray) else values
+
+    def shifted(self, offset: int) -> Rows:
+        """The same place `offset` elements on."""
+        return Rows(self.start + offset, self.rows, self.width, self.stride)
+
+    def indices(self) -> Array:
+        """The element of each lane."""
+        starts = self.start + self.stride * np.arange(self.rows)
+        return (starts[:, None] + np.arange(self.width)).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One element for all of `count` lanes."""
+
+    start: int
+    count: int
+    unique = False
+
+    def get(self, flat: Array) -> Array:
+        """The element once."""
+        return flat[self.start : self.start + 1]
+
+    def put(self, flat: Array, values: Any) -> None:
+        """Store the value of the last lane."""
+        flat[self.start] = values[-1] if isinstance(values, np.ndarray) else values
+
+    def shifted(self, offset: int) -> Single:
+        """The same place `offset` elements on."""
+        return Single(self.start + offset, self.count)
+
+    def indices(self) -> Array:
+        """The element of each lane."""
+        return np.full(self.count, self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """An element for each lane, in any order; `unique` is only claimed where it is known."""
+
+    index: Array
+    unique = False
+
+    def get(self, flat: Array) -> Array:
+        """The elements, as a copy."""
+        return flat.take(self.index, 0)
+
+    def put(self, flat: Array, values: Any) -> None:
+        """Store one value for each lane; the last lane wins where several meet."""
+        flat[self.index] = values
+
+    def shifted(self, offset: int) -> List:
+        """The same place `offset` elements on."""
+        return List(self.index + offset) if offset else self
+
+    def indices(self) -> Array:
+        """The element of each lane."""
+        return self.index
+
+
+Where = Run | Rows | Single | List
+
+
+def place(address: Array, lanes: int, size: int) -> Where:
+    """The place of `lanes` addresses in elements of `size` bytes; all are multiples of it."""
+    if address.size == 1:
+        return Single(int(address[0]) // size, lanes)
+    first, second = int(address[0]), int(address[1])
+    last = int(address[-1])
+    if second - first == size:
+        steps = address[1:] - address[:-1]
+        if last - first == size * (lanes - 1) and bool((steps == size).all()):
+            return Run(first // size, lanes)
+        found = _rows(address, steps, size)
+        if found is not None:
+            return found
+    elif first == last and int(address.min()) == int(address.max()):
+        return Single(first // size, lanes)
+    return List(address >> (size.bit_length() - 1))
+
+
+def _rows(address: Array, steps: Array, size: int) -> Rows | None:
+    """The strided pattern of addresses that run on in rows of one length, if that is what it is."""
+    odd = steps != size
+    width = int(odd.argmax()) + 1
+    lanes = address.size
+    if width < 8 or lanes % width:
+        return None
+    rows = lanes // width
+    if int(np.count_nonzero(odd)) != rows - 1:
+        return None
+    starts = address[::width]
+    gaps = starts[1:] - starts[:-1]
+    gap = int(gaps[0]) if rows > 1 else size * width
+    if gap < size * width or gap % size or not bool((gaps == gap).all()):
+        return None
+    if not bool(odd[width - 1 :: width].all()):
+        return None
+    return Rows(int(address[0]) // size, rows, width, gap // size)
