@@ -26,11 +26,14 @@ from ptxsearch.toolchain import (
     machine_toolchain,
 )
 
-CORPUS: dict[str, Any] = json.loads(
-    gzip.decompress(
-        (Path(__file__).with_name("data") / "toolchain" / "corpus.json.gz").read_bytes()
-    )
-)
+
+def data(name: str) -> dict[str, Any]:
+    """A recording of tests/data/toolchain."""
+    path = Path(__file__).with_name("data") / "toolchain" / f"{name}.json.gz"
+    return dict(json.loads(gzip.decompress(path.read_bytes())))
+
+
+CORPUS, SPACES = data("corpus"), data("spaces")
 SAMPLE = (
     "matmul_tiled", "reduce_cg_tiles", "cluster_dsmem_sum", "mma_bf16_ldmatrix", "half2_axpy",
     "bulk_copy_mbarrier", "pipeline3_float4", "saxpy", "struct_param",
