@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from ptxsearch.ptx.canonical import normalise
 from ptxsearch.ptx.finding import Finding
 from ptxsearch.ptx.labels import sanitise
 from ptxsearch.ptx.parser import parse
@@ -14,4 +15,4 @@ from ptxsearch.ptx.render import render
 from ptxsearch.ptx.rules import lint
 from ptxsearch.ptx.syntax import Module, SyntaxFault
 
-__all__ = ["Finding", "Module", "SyntaxFault", "lint", "parse", "render", "sanitise"]
+__all__ = ["Finding", "Module", "SyntaxFault", "lint", "normalise", "parse", "render", "sanitise"]

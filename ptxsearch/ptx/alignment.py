@@ -33,10 +33,9 @@ _UNKNOWN: Residue = (1, 0)
 _VECTOR = re.compile(r"v([248])")
 _ACCESSES = frozenset({"ld", "st", "ldu", "atom", "red"})
 _MAPS = frozenset({"mov", "cvta", "cvt", "add", "sub", "mul", "mad", "shl"})
-_KEEP = frozenset(
-    ("to", "global", "shared", "local", "const", "param", "lo", "wide", "cc")
-    + ("b32", "b64", "u32", "u64", "s32", "s64")
-)
+_KEEP = frozenset({"to", "global", "shared", "local", "const", "param", "lo", "wide", "cc"}) | {
+    *("b32", "b64", "u32", "u64", "s32", "s64")
+}
 
 
 def misaligned(module: Module, function: Function) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ class ControlFlow:
         self.function = function
         starts = _leaders(function)
         number = {start: position for position, start in enumerate(starts)}
-        ends = [*starts[1:], len(function.instructions)]
+        ends = [*starts[1:], len(function.instructions)] if starts else []
         self.blocks = tuple(
             Block(start, end, tuple(_successors(function, end, number)))
             for start, end in zip(starts, ends, strict=True)
@@ -51,9 +51,8 @@ class ControlFlow:
     @cached_property
     def reachable(self) -> frozenset[int]:
         """Blocks that control can reach from the entry."""
-        return (
-            frozenset(nx.descendants(self.graph, 0) | {0}) - {EXIT} if self.blocks else frozenset()
-        )
+        found = nx.descendants(self.graph, 0) | {0} if self.blocks else ()
+        return frozenset(found) - {EXIT}
 
     @cached_property
     def dominators(self) -> dict[int, int]:

@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text, which stands for a long list of them."""
     return tuple(text.split())
 
 
 TYPE_BYTES = {
-    **dict.fromkeys(_words("b8 u8 s8 e4m3 e5m2"), 1),
-    **dict.fromkeys(_words("b16 u16 s16 f16 bf16"), 2),
-    **dict.fromkeys(_words("b32 u32 s32 f32 f16x2 bf16x2 tf32"), 4),
-    **dict.fromkeys(_words("b64 u64 s64 f64 f32x2 texref samplerref surfref"), 8),
+    **dict.fromkeys(words("b8 u8 s8 e4m3 e5m2"), 1),
+    **dict.fromkeys(words("b16 u16 s16 f16 bf16"), 2),
+    **dict.fromkeys(words("b32 u32 s32 f32 f16x2 bf16x2 tf32"), 4),
+    **dict.fromkeys(words("b64 u64 s64 f64 f32x2 texref samplerref surfref"), 8),
     "b128": 16,
     "pred": 1,
 }
-OPAQUE_TYPES = frozenset(_words("texref samplerref surfref"))
-FLOAT_TYPES = frozenset(_words("f16 f32 f64 bf16"))
+OPAQUE_TYPES = frozenset(words("texref samplerref surfref"))
+FLOAT_TYPES = frozenset(words("f16 f32 f64 bf16"))
 
-SPACES = frozenset(_words("global const shared local param tex"))
-LINKAGES = frozenset(_words("visible extern weak common"))
+SPACES = frozenset(words("global const shared local param tex"))
+LINKAGES = frozenset(words("visible extern weak common"))
 LANES = {"x": "x", "y": "y", "z": "z", "w": "w", "r": "x", "g": "y", "b": "z", "a": "w"}
 SUBWORD = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 
-_VECTORS = _words("tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid")
-_SCALARS = _words(
+_VECTORS = words("tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid")
+_SCALARS = words(
     """
     laneid warpid nwarpid smid nsmid gridid is_explicit_cluster cluster_ctarank cluster_nctarank
     lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt clock clock_hi clock64 globaltimer
@@ -45,7 +46,7 @@ SPECIALS = frozenset(
 WARP_SIZE = {"WARP_SZ": 32, "WARP_SIZE": 32}
 
 OPCODES = frozenset(
-    _words(
+    words(
         """
         abs activemask add addc alloca and applypriority atom bar barrier bfe bfi bfind bmsk bra
         brev brkpt brx call clusterlaunchcontrol clz cnot copysign cos cp createpolicy cvt cvta
@@ -62,33 +63,33 @@ OPCODES = frozenset(
 )
 
 # Opcodes whose operands are addresses themselves, `sym+4` instead of `[sym+4]`.
-ADDRESS_OPCODES = frozenset(_words("mov cvta isspacep"))
+ADDRESS_OPCODES = frozenset(words("mov cvta isspacep"))
 
 # Least and most operands of the opcodes of one fixed form.
 OPERAND_COUNTS = {
-    **dict.fromkeys(_words("abs neg not cnot popc clz brev rcp sqrt rsqrt sin cos lg2"), (2, 2)),
-    **dict.fromkeys(_words("ex2 tanh mov cvta testp bfind"), (2, 2)),
-    **dict.fromkeys(_words("add addc sub subc mul mul24 div rem and or xor shl shr"), (3, 3)),
-    **dict.fromkeys(_words("copysign bmsk szext"), (3, 3)),
-    **dict.fromkeys(_words("mad mad24 madc sad selp slct bfe fma prmt dp4a dp2a fns shf"), (4, 4)),
-    **dict.fromkeys(_words("bfi lop3"), (5, 6)),
-    **dict.fromkeys(_words("setp set"), (3, 4)),
-    **dict.fromkeys(_words("ld ldu"), (2, 3)),
+    **dict.fromkeys(words("abs neg not cnot popc clz brev rcp sqrt rsqrt sin cos lg2"), (2, 2)),
+    **dict.fromkeys(words("ex2 tanh mov cvta testp bfind"), (2, 2)),
+    **dict.fromkeys(words("add addc sub subc mul mul24 div rem and or xor shl shr"), (3, 3)),
+    **dict.fromkeys(words("copysign bmsk szext"), (3, 3)),
+    **dict.fromkeys(words("mad mad24 madc sad selp slct bfe fma prmt dp4a dp2a fns shf"), (4, 4)),
+    **dict.fromkeys(words("bfi lop3"), (5, 6)),
+    **dict.fromkeys(words("setp set"), (3, 4)),
+    **dict.fromkeys(words("ld ldu"), (2, 3)),
     "bra": (1, 1),
-    **dict.fromkeys(_words("ret exit trap brkpt"), (0, 0)),
+    **dict.fromkeys(words("ret exit trap brkpt"), (0, 0)),
 }
 
 # Performance directives with the least and most numbers that follow them.
 FUNCTION_DIRECTIVES = {
-    **dict.fromkeys(_words("maxntid reqntid reqnctapercluster"), (1, 3)),
-    **dict.fromkeys(_words("minnctapersm maxnctapersm maxnreg maxclusterrank"), (1, 1)),
-    **dict.fromkeys(_words("abi_preserve abi_preserve_control"), (1, 1)),
-    **dict.fromkeys(_words("explicitcluster blocksareclusters noreturn"), (0, 0)),
+    **dict.fromkeys(words("maxntid reqntid reqnctapercluster"), (1, 3)),
+    **dict.fromkeys(words("minnctapersm maxnctapersm maxnreg maxclusterrank"), (1, 1)),
+    **dict.fromkeys(words("abi_preserve abi_preserve_control"), (1, 1)),
+    **dict.fromkeys(words("explicitcluster blocksareclusters noreturn"), (0, 0)),
 }
-BODY_DIRECTIVES = _words(
+BODY_DIRECTIVES = words(
     "reg param shared local const global loc pragma branchtargets calltargets callprototype"
 )
-MODULE_DIRECTIVES = _words(
+MODULE_DIRECTIVES = words(
     """
     version target address_size visible extern weak common entry func global const shared local
     tex file section alias pragma
