@@ -35,5 +35,8 @@ bench: $(STAMP)
 	"$(BIN)/python" benchmarks/toolchain_speed.py
 	"$(BIN)/python" benchmarks/emulator_speed.py
 
+installs: $(STAMP)
+	"$(BIN)/python" -m pytest -q -m slow tests/test_installs.py
+
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
