@@ -78,6 +78,9 @@ def table(device: CudaDevice) -> list[dict[str, Any]]:
                     "m": device.last_times.repeats[0],
                     "us": round(1e6 * float(np.median(samples)), 2),
                     "group medians %": percent(np.median(logs, axis=1)),
+                    "group times %": percent(
+                        np.log(np.median(samples.reshape(8, 40), axis=1) / np.median(samples))
+                    ),
                     "pair sd %": round(100 * float(logs.std()), 3),
                     "discarded": device.last_times.discarded,
                 }

@@ -19,7 +19,7 @@ from ptxsearch.errors import DeviceError, KernelError, UsageError
 from ptxsearch.evaluation import Array, Built, Counters, Failure, Fault, Inputs, Outputs
 from ptxsearch.gpu import ncu, sanitizer
 from ptxsearch.gpu.cuda import binding
-from ptxsearch.gpu.holdings import Holdings
+from ptxsearch.gpu.holdings import Held, Holdings
 from ptxsearch.gpu.instruments import compile_instruments
 from ptxsearch.gpu.lock import DeviceLock
 from ptxsearch.gpu.process import CUDA_DRIVER
@@ -102,7 +102,7 @@ class CudaDevice:
             return made
         with self._lock.held():
             self._runner.renew([built.cubin], self.settings.recycle)
-            held, dropped = self._holdings.keep(workload.name, inputs)
+            held, dropped = self._holdings.keep(workload, inputs)
             for old in dropped:
                 self._runner.drop(old)
             left = self._runner.job(
@@ -119,9 +119,7 @@ class CudaDevice:
         With two or more sides the second is the rival: its time sets the repeats of a sample. A
         failing side is named at the start of the fault's `object`: builts[0] is the first.
         """
-        sets = self._holdings.of(workload.name)
-        if not sets:
-            raise UsageError(f"no inputs of {workload.name!r} were run", "call run first")
+        sets = self._sets(builts[0], workload)
         programs = [_program(built, sets[-1].inputs) for built in builts]
         for side, made in enumerate(programs):
             if isinstance(made, Failure) and made.fault is not None:
@@ -202,10 +200,14 @@ class CudaDevice:
 
         Raises UsageError where none were run, KernelError where the kernel cannot be bound.
         """
-        sets = self._holdings.of(workload.name)
+        sets = self._sets(built, workload)
+        return program(built, sets[-1].inputs), sets[-1].inputs
+
+    def _sets(self, built: Built, workload: Workload) -> Sequence[Held]:
+        sets = self._holdings.of(workload, built.kernel)
         if not sets:
             raise UsageError(f"no inputs of {workload.name!r} were run", "call run first")
-        return program(built, sets[-1].inputs), sets[-1].inputs
+        return sets
 
     @property
     def _visible(self) -> str | None:
@@ -217,7 +219,7 @@ class CudaDevice:
     def _alone(self, job: str, built: Built, workload: Workload, **keywords: Any) -> Any:
         made, _ = self.prepared(built, workload)
         limit = self._limit(built, workload)
-        held = self._holdings.of(workload.name)[-1]
+        held = self._sets(built, workload)[-1]
         with self._lock.held():
             return self._runner.job(
                 job, [held], 600.0, program=made, token=held.token, limit=limit, **keywords

@@ -1,16 +1,23 @@
-"""The input sets a device keeps for timing: which workload has which, and where they are."""
+"""The input sets a device keeps for timing: which workload has which, and under what token.
+
+Workloads of different tasks may share a name and sizes, so sets are told apart by their
+parameters too; a kernel uses the latest ones that have every parameter it names.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ptxsearch.evaluation import Inputs
 from ptxsearch.gpu.case import input_set
 from ptxsearch.gpu.memory import InputSet
+from ptxsearch.kernel import Kernel
+from ptxsearch.tasks import Workload
 
 __all__ = ["Held", "Holdings"]
 
@@ -35,15 +42,24 @@ class Holdings:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tokens = itertools.count(1)
-        self._sets: dict[str, list[Held]] = {}
+        self._sets: dict[Any, list[Held]] = {}
 
-    def of(self, workload: str) -> Sequence[Held]:
-        """The sets of a workload, the latest used last."""
-        return tuple(self._sets.get(workload, ()))
+    def of(self, workload: Workload, kernel: Kernel) -> Sequence[Held]:
+        """The sets of a workload that `kernel` can use, the latest used last."""
+        own = {s.name for s in kernel.scratch} | {t.name for t in kernel.tensor_maps}
+        named = {a for launch in kernel.launches for a in launch.args} - own
+        named = {name for name in named if name.isidentifier()} - set(workload.sizes)
+        named -= set(kernel.names(workload.sizes))
+        for key, sets in reversed(self._sets.items()):
+            if key[0] == _name(workload) and named <= {part[0] for part in key[1]}:
+                return tuple(sets)
+        return ()
 
-    def keep(self, workload: str, inputs: Inputs) -> tuple[Held, list[Held]]:
+    def keep(self, workload: Workload, inputs: Inputs) -> tuple[Held, list[Held]]:
         """The holding of `inputs`, and those that made room for it."""
-        sets = self._sets.setdefault(workload, [])
+        key = (_name(workload), _signature(inputs))
+        sets = self._sets.pop(key, [])
+        self._sets[key] = sets
         for held in sets:
             if held.inputs is inputs or _equal(held.inputs, inputs):
                 sets.remove(held)
@@ -56,14 +72,24 @@ class Holdings:
         return held, dropped
 
 
+def _name(workload: Workload) -> tuple[str, tuple[tuple[str, int], ...]]:
+    return workload.name, tuple(sorted(workload.sizes.items()))
+
+
+def _signature(inputs: Inputs) -> tuple[tuple[str, str, str, tuple[int, ...]], ...]:
+    """Name, role, type and shape of every parameter."""
+    return tuple(
+        (name, inputs.roles[name], str(np.asarray(value).dtype), np.shape(value))
+        for name, value in inputs.values.items()
+    )
+
+
 def _equal(left: Inputs, right: Inputs) -> bool:
-    """Whether two inputs are the same set: label and every value; `out` arrays by shape."""
-    if left.label != right.label or left.roles != right.roles or left.sizes != right.sizes:
+    """Whether two inputs of one signature are the same set: label and every value that is read."""
+    if left.label != right.label:
         return False
-    for name, value in left.values.items():
-        mine, other = np.asarray(value), np.asarray(right.values[name])
-        if mine.shape != other.shape or mine.dtype != other.dtype:
-            return False
-        if left.roles[name] != "out" and mine.tobytes() != other.tobytes():
-            return False
-    return True
+    return all(
+        left.roles[name] == "out"
+        or np.asarray(value).tobytes() == np.asarray(right.values[name]).tobytes()
+        for name, value in left.values.items()
+    )

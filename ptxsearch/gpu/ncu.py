@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import csv
+import glob
 import importlib
 import io
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +38,12 @@ _OUTCOMES = (
     ("no_kernel_matched", re.compile(r"No kernels were profiled")),
 )
 _SCALES = {
-    "nsecond": 1.0, "ns": 1.0, "usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6,
-    "second": 1e9, "s": 1e9, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12,
+    "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9,
+    "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "Khz": 1e3, "Mhz": 1e6, "Ghz": 1e9,
 }  # fmt: skip
+_MARKUP = re.compile(r"@(?:section:[^:@]*:([^@]*)|url:([^:@]*):[^@]*)@")
+_PER_OPCODE = re.compile(r"([A-Z][A-Z0-9_.]*): ([\d,]+)")
+OPCODES = "sass__inst_executed_per_opcode"
 
 
 @dataclass(frozen=True)
@@ -90,14 +95,14 @@ def collect(
         folder = Path(name)
         case.save(folder, program, inputs)
         report = (keep or folder / "profile").with_suffix(".ncu-rep")
-        metrics, missing = list(METRICS), []
-        for _ in range(3):
-            head = command(path, report, (step.entry for step in program.launches), metrics=metrics)
+        entries = [step.entry for step in program.launches]
+        metrics = list(METRICS)
+        for _ in range(2):
+            head = command(path, report, entries, metrics=metrics)
             ran = tool.run([*head, *case.command(folder)], timeout=timeout, device=device)
-            unknown = [found for found in _UNKNOWN.findall(ran.text) if found in metrics]
-            if not unknown:
+            unknown = set(_UNKNOWN.findall(ran.text))
+            if not unknown & set(metrics):
                 break
-            missing += unknown
             metrics = [metric for metric in metrics if metric not in unknown]
         outcome = classify(ran.code, ran.text, produced=report.is_file())
         launches, advice = read(report, path) if report.is_file() else ((), ())
@@ -107,7 +112,7 @@ def collect(
         counters(launches),
         launches,
         advice,
-        tuple(missing),
+        tuple(name for name in METRICS if launches and name not in launches[0]),
         time.perf_counter() - started,
     )
 
@@ -134,14 +139,15 @@ def read(report: Path, ncu: str) -> tuple[tuple[Mapping[str, float], ...], tuple
     try:
         return read_report(report)
     except ImportError:
-        raw = tool.run([ncu, "--import", str(report), "--csv", "--page", "raw"], timeout=60.0)
-        rules = tool.run([ncu, "--import", str(report), "--csv", "--page", "details"], timeout=60.0)
-        return read_csv(raw.text), advice_of_csv(rules.text)
+        head = [ncu, "--import", str(report), "--csv", "--print-units", "base"]
+        head += ["--print-metric-instances", "values", "--page"]
+        raw = tool.run([*head, "raw"], timeout=60.0)
+        return read_csv(raw.text), advice_of_csv(tool.run([*head, "details"], timeout=60.0).text)
 
 
 def read_report(report: Path) -> tuple[tuple[Mapping[str, float], ...], tuple[str, ...]]:
     """Metrics in ncu's base units by launch, and advice. Raises ImportError without the reader."""
-    reader: Any = importlib.import_module("ncu_report")
+    reader = _reader()
     context = reader.load_report(str(report))
     launches, advice = [], []
     for number in range(context.num_ranges()):
@@ -153,19 +159,44 @@ def read_report(report: Path) -> tuple[tuple[Mapping[str, float], ...], tuple[st
     return tuple(launches), tuple(dict.fromkeys(advice))
 
 
+def _reader() -> Any:
+    """The report reader: the installed package, or the one that Nsight Compute brings."""
+    try:
+        return importlib.import_module("ncu_report")
+    except ImportError:
+        path = tool.find("ncu")
+        places = glob.glob("/opt/nvidia/nsight-compute/*/extras/python")
+        if path is not None:
+            places.append(str(Path(path).resolve().parent / "extras" / "python"))
+        sys.path.extend(place for place in sorted(places, reverse=True) if place not in sys.path)
+        return importlib.import_module("ncu_report")
+
+
 def _numbers(action: Any) -> Mapping[str, float]:
     values: dict[str, float] = {}
     for name in action.metric_names():
         value = action[name].value()
         if isinstance(value, int | float) and not isinstance(value, bool):
             values[name] = float(value)
+    if OPCODES in values:
+        values |= _opcodes(action[OPCODES])
     return values
+
+
+def _opcodes(metric: Any) -> Mapping[str, float]:
+    """Executed warp instructions by opcode, each under `opcode NAME`."""
+    names = metric.correlation_ids()
+    return {
+        f"opcode {names.value(index)}": float(metric.value(index))
+        for index in range(metric.num_instances())
+    }
 
 
 def _advice(rule: Mapping[str, Any]) -> str:
     """One sentence of a rule, with the gain ncu estimates where it gives one."""
     message, speedup = (_mapping(rule.get(k)) for k in ("rule_message", "speedup_estimation"))
-    text = str(message.get("message", "")).strip()
+    raw = str(message.get("message", "")).strip()
+    text = _MARKUP.sub(lambda found: found[1] or found[2] or "", raw)
     if not text:
         return ""
     title = str(message.get("title", "")).strip()
@@ -197,6 +228,10 @@ def read_csv(text: str) -> tuple[Mapping[str, float], ...]:
     for row in rows[2:]:
         values: dict[str, float] = {}
         for name, unit, cell in zip(names, units, row, strict=False):
+            if name == OPCODES:
+                listed = _PER_OPCODE.findall(cell)
+                values |= {f"opcode {code}": float(n.replace(",", "")) for code, n in listed}
+                cell = cell.partition(" ")[0]
             try:
                 values[name] = float(cell.replace(",", "")) * _SCALES.get(unit, 1.0)
             except ValueError:

@@ -32,9 +32,9 @@ _BARRIER = re.compile(r"Barrier error detected\. (.+)")
 _PLACE = re.compile(r"at (?:[^\n]*?)([\w$.:<>~]+)\+0x([0-9a-f]+)(?: in ([^\s:]+):(\d+))?")
 _THREAD = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
 _ADDRESS = re.compile(r"(?:Access (?:to|at)|Address) 0x([0-9a-f]+)(?: is ([a-z ]+))?")
-_SUMMARY = re.compile(r"ERROR SUMMARY: ([\d,]+) error|RACECHECK SUMMARY: ([\d,]+) hazard")
 _UNPRINTED = re.compile(r"ERROR SUMMARY: ([\d,]+) errors were not printed")
-_HEADS = (_ACCESS, _UNINITIALISED, _RACE, _BARRIER)
+_TRAP = re.compile(r"Trace/breakpoint trap|Illegal instruction|Stack overflow")
+_HEADS = (_ACCESS, _UNINITIALISED, _RACE, _BARRIER, _TRAP)
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ def examine(
 
 def _examine(path: str, name: Tool, folder: Path, timeout: float, device: str | None) -> Findings:
     options = ["--tool", name, "--print-limit", str(_PRINTED), "--show-backtrace", "no"]
+    options += ["--report-api-errors", "no"]
     if name == "memcheck":
         options += ["--padding", str(_PADDING)]
     ran = tool.run([path, *options, *case.command(folder)], timeout=timeout, device=device)
@@ -89,13 +90,14 @@ def _examine(path: str, name: Tool, folder: Path, timeout: float, device: str | 
 
 
 def parse(text: str) -> tuple[tuple[Fault, ...], int]:
-    """The faults in a tool's text, and the number in its summary."""
+    """The faults in a tool's text, and how many there were with those it did not print.
+
+    What it says of calls to the driver or of copies to the host is not the kernel's doing.
+    """
     plain = _PREFIX.sub("", text)
     faults = tuple(_fault(block) for block in _blocks(plain))
-    counts = [int((m[1] or m[2]).replace(",", "")) for m in _SUMMARY.finditer(plain)]
-    unprinted = [int(m[1].replace(",", "")) for m in _UNPRINTED.finditer(plain)]
-    count = max(counts, default=0) if not unprinted else len(faults) + unprinted[0]
-    return faults, max(count, len(faults))
+    unprinted = _UNPRINTED.search(plain)
+    return faults, len(faults) + (int(unprinted[1].replace(",", "")) if unprinted else 0)
 
 
 def _blocks(plain: str) -> Iterator[list[str]]:
@@ -142,6 +144,12 @@ def _kind(body: str) -> tuple[FaultKind, str]:
         return ("out_of_bounds_read" if read else "out_of_bounds_write"), access[1]
     if uninitialised := _UNINITIALISED.search(body):
         return "uninitialised_read", uninitialised[1]
+    if trap := _TRAP.search(body):
+        kinds: dict[str, FaultKind] = {
+            "Stack overflow": "launch_failure",
+            "Illegal instruction": "illegal_instruction",
+        }
+        return kinds.get(trap[0], "trap"), "control"
     if _BARRIER.search(body):
         return "divergent_barrier", "control"
     return "data_race", "shared"
