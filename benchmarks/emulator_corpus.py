@@ -78,6 +78,16 @@ def agrees(got, want, rule):
     return bool(((got == want) | both_nan).all())
 
 
+def hidden(case, folder):
+    recorded = np.load(folder / "recorded.npz")
+    return {
+        item["name"]: recorded[f"{run['id']}.only.{item['of']}"]
+        for run in case["runs"]
+        for item in run.get("hidden", ())
+        if item.get("holds") == "reference"
+    }
+
+
 def compare(name, case, folder, launches, reference, verbose):
     recorded = np.load(folder / "recorded.npz")
     problems, compared = [], 0
@@ -162,7 +172,7 @@ def main():
         case = json.loads((folder / "case.json").read_text())
         began = time.process_time()
         try:
-            launches = case_launches((folder / "kernel.ptx").read_text(), case)
+            launches = case_launches((folder / "kernel.ptx").read_text(), case, hidden(case, folder))
         except Exception:
             tally["crashed"] += 1
             print(f"{folder.name}: CRASHED {traceback.format_exc().splitlines()[-1]}")

@@ -75,6 +75,7 @@ def build_load(t: Translator, instruction: Instruction) -> Step:
         t.storage(register) if isinstance(register, Register) else None for register in registers
     )
     convert = tuple(_converter(shape, kind) for kind in kinds)
+    target.counted = not t.is_parameter(instruction.operands[1])
     parameter = space == "param" and slot in t.code.constants
 
     def run(registers: Registers, active: Active | None) -> None:
@@ -132,7 +133,7 @@ def _fetch(
             found = note_read(frame, piece, target, strong=shape.strong)
             if found is not None:
                 marks = found if marks is None else np.maximum(marks, found)
-        chunk.launch.counters.load(piece, target.size, chunk)
+        chunk.launch.counters.load(piece, target)
         if piece.rows is None:
             result = data
         else:
@@ -180,6 +181,7 @@ def build_store(t: Translator, instruction: Instruction) -> Step:
     slot, offset, space = t.address(instruction.operands[0], shape.space)
     size = shape.element * shape.vector
     target = Target(slot, offset, space, size=size, instruction=instruction, write=True)
+    target.counted = not t.is_parameter(instruction.operands[0])
     sources = tuple(t.source(o, shape.type) for o in t.flattened(instruction.operands[1]))
     kind = np.dtype(UNSIGNED[shape.element])
 
@@ -248,7 +250,7 @@ def put(frame: Frame, piece: Piece, target: Target, values: Array, shape: Shape)
         define(piece, target.size)
     piece.where.put(view, values)
     launch.version += 1
-    launch.counters.store(piece, target.size, chunk)
+    launch.counters.store(piece, target)
 
 
 def define(piece: Piece, size: int) -> None:

@@ -44,9 +44,12 @@ class Piece:
 
 
 class Target:
-    """The address operand of an instruction: a register slot, an offset, a space, a size."""
+    """The address operand of an instruction: a register slot, an offset, a space, a size.
 
-    __slots__ = ("instruction", "last", "offset", "size", "slot", "space", "write")
+    `counted` is False for parameters of calls: machine code keeps them in registers.
+    """
+
+    __slots__ = ("counted", "instruction", "last", "offset", "size", "slot", "space", "write")
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Target:
         self.instruction = instruction
         self.write = write
         self.last: Allocation | None = None
+        self.counted = True
 
     def pieces(self, frame: Frame, active: Active | None) -> Iterator[Piece]:
         """The places that the active lanes address, after bounds and alignment checks."""
@@ -103,7 +107,7 @@ class Target:
         found = self.last
         if found is None or lo < found.base or hi > found.end:
             found = frame.chunk.launch.memory.find(lo)
-            self.last = found
+            self.last = found if found is not None and found.space != "param" else None
         if found is not None and hi <= found.end:
             where = pattern.place(self.size, self.offset, found.base, None)
             yield Piece(rows, pattern.active, found, where, pattern, self.offset, found.space)

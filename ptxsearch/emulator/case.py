@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +32,13 @@ def run_case(ptx_text: str, case: Mapping[str, Any]) -> list[Report]:
     return [launch.report for launch in case_launches(ptx_text, case)]
 
 
-def case_launches(ptx_text: str, case: Mapping[str, Any]) -> list[CaseLaunch]:
-    """Every launch of every run; each run starts from a freshly loaded module."""
+def case_launches(
+    ptx_text: str, case: Mapping[str, Any], hidden: Mapping[str, Array] | None = None
+) -> list[CaseLaunch]:
+    """Every launch of every run; each run starts from a freshly loaded module.
+
+    `hidden` gives contents for buffers that are allocated but not passed; otherwise they are 0.
+    """
     try:
         runs = list(case["runs"])
         entry = str(case["entry"])
@@ -41,7 +46,7 @@ def case_launches(ptx_text: str, case: Mapping[str, Any]) -> list[CaseLaunch]:
         raise UsageError(f"the case has no {error}", "a case needs `entry` and `runs`") from None
     launches: list[CaseLaunch] = []
     for run in runs:
-        launches += _Run(load(ptx_text), entry, case, run).launches()
+        launches += _Run(load(ptx_text), entry, case, run, hidden or {}).launches()
     return launches
 
 
@@ -49,7 +54,12 @@ class _Run:
     """The memory of one run of a case."""
 
     def __init__(
-        self, module: Module, entry: str, case: Mapping[str, Any], run: Mapping[str, Any]
+        self,
+        module: Module,
+        entry: str,
+        case: Mapping[str, Any],
+        run: Mapping[str, Any],
+        hidden: Mapping[str, Array],
     ) -> None:
         self.module = module
         self.entry = entry
@@ -58,18 +68,19 @@ class _Run:
         self.buffers: dict[str, Array] = {}
         self.scalars: dict[str, Any] = {}
         self.unwritten: set[str] = set()
+        self.hidden = hidden
         self._allocate()
         for item in case.get("globals", ()):
             if module.parsed is not None:
                 data = make(item["init"], item["dtype"], item["shape"])
-                module.write_global(_symbol(module, item["name"]), data)
+                module.write_global(_symbol(module, item["symbol"]), data)
 
     def _allocate(self) -> None:
         buffers = [a for a in self.arguments if a["kind"] == "buffer"]
         contents = {a["name"]: make(a["init"], a["dtype"], a["shape"]) for a in buffers}
         for hidden in self.run.get("hidden", ()):
-            like = contents[hidden["of"]] if "of" in hidden else np.zeros(1, np.float32)
-            contents[hidden["name"]] = np.zeros_like(like)
+            empty = np.zeros(hidden["shape"], DTYPES[hidden["dtype"]])
+            contents[hidden["name"]] = self.hidden.get(hidden["name"], empty)
         layout = self.run.get("layout")
         self.buffers = _arena(contents, layout) if layout else contents
         self.unwritten = {a["name"] for a in buffers if a.get("role") == "out"}
@@ -134,15 +145,13 @@ def _scalar(dtype: str, value: Any) -> np.generic[Any]:
     return make({"gen": "values", "values": [value]}, dtype, (1,))[0]  # type: ignore[no-any-return]
 
 
-def _struct(fields: list[Mapping[str, Any]]) -> bytes:
+def _struct(fields: Sequence[tuple[str, Any]]) -> bytes:
     out = b""
-    for field in fields:
-        if "pad" in field:
-            out += bytes(field["pad"])
+    for kind, value in fields:
+        if kind == "pad":
+            out += bytes(value)
             continue
-        values = field.get("values", field.get("value"))
-        items = values if isinstance(values, list) else [values]
-        kind = field["dtype"]
+        items = value if isinstance(value, list) else [value]
         data = make({"gen": "values", "values": items}, kind, (len(items),))
         out += data.astype(DTYPES[kind]).tobytes()
     return out

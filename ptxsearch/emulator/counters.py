@@ -11,7 +11,7 @@ from ptxsearch.emulator.lanes import Active
 from ptxsearch.evaluation import Counters
 
 if TYPE_CHECKING:
-    from ptxsearch.emulator.address import Piece
+    from ptxsearch.emulator.address import Piece, Target
     from ptxsearch.emulator.machine import Chunk
 
 FIELDS = frozenset(Counters.__dataclass_fields__)
@@ -44,29 +44,29 @@ class Tally:
         for name, each in tally.items():
             self.counts[name] += each * lanes
 
-    def load(self, piece: Piece, size: int, chunk: Chunk) -> None:
+    def load(self, piece: Piece, target: Target) -> None:
         """Note a load."""
-        self._access(piece, size, "load")
+        self._access(piece, target.size, "load", counted=target.counted)
 
-    def store(self, piece: Piece, size: int, chunk: Chunk) -> None:
+    def store(self, piece: Piece, target: Target) -> None:
         """Note a store."""
-        piece.allocation.stored += piece.lanes * size
-        self._access(piece, size, "store")
+        piece.allocation.stored += piece.lanes * target.size
+        self._access(piece, target.size, "store", counted=target.counted)
 
-    def _access(self, piece: Piece, size: int, kind: str) -> None:
+    def _access(self, piece: Piece, size: int, kind: str, *, counted: bool) -> None:
         counts, pattern, space = self.counts, piece.pattern, piece.allocation.space
         if space == "global":
             counts[f"global_{kind}_requests"] += pattern.warps
             counts[f"global_{kind}_sectors"] += pattern.sectors(piece.offset)
-            counts[f"global_{kind}_bytes"] += piece.lanes * size
+            counts[f"global_{kind}_bytes"] += pattern.distinct(size) * size
         elif space == "shared":
             wavefronts, ideal = pattern.wavefronts(size), pattern.phases(size)
             counts[f"shared_{kind}_requests"] += pattern.warps
             counts[f"shared_{kind}_wavefronts"] += wavefronts
-            counts[f"shared_{kind}_bytes"] += piece.lanes * size
+            counts[f"shared_{kind}_bytes"] += pattern.distinct(size) * size
             counts["shared_wavefronts_ideal"] += ideal
             counts["bank_conflicts"] += wavefronts - ideal
-        elif space == "local" and piece.space == "local":
+        elif space == "local" and counted:
             counts[f"local_{kind}_requests"] += pattern.warps
             counts[f"local_{kind}_sectors"] += pattern.local_sectors(size, piece.offset)
 
@@ -82,8 +82,12 @@ class Tally:
 
     def copy_in(self, piece: Piece, size: int, chunk: Chunk) -> None:
         """Note the global side of an asynchronous copy."""
-        self.counts["async_copy_sectors"] += piece.pattern.sectors(piece.offset)
-        self.counts["async_copy_bytes"] += piece.lanes * size
+        pattern, counts = piece.pattern, self.counts
+        sectors = pattern.sectors(piece.offset)
+        counts["async_copy_sectors"] += sectors
+        counts["async_copy_bytes"] += pattern.distinct(size) * size
+        counts["global_load_requests"] += pattern.warps
+        counts["global_load_sectors"] += sectors
 
     def copy_out(self, piece: Piece, size: int) -> None:
         """Note the shared side of an asynchronous copy."""

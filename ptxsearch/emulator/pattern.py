@@ -84,13 +84,26 @@ class Pattern:
             self._cache[key] = found
         return found  # type: ignore[return-value]
 
+    def distinct(self, size: int) -> int:
+        """Distinct elements of `size` bytes, summed over the warps."""
+        key = ("distinct", size)
+        found = self._cache.get(key)
+        if found is None:
+            found = self._units(size.bit_length() - 1, 0)
+            self._cache[key] = found
+        return found  # type: ignore[return-value]
+
     def _sectors(self, offset: int) -> int:
+        return self._units(5, offset)
+
+    def _units(self, shift: int, offset: int) -> int:
+        """Distinct units of 2**shift bytes, summed over the warps."""
         if self.address.size == 1 or self.lo == self.hi:
             return self.warps
-        sector = (self.address + offset) >> 5
+        sector = (self.address + offset) >> shift
         if self.active is None:
             return _distinct(sector.reshape(-1, 32))
-        keys = ((self.active.index >> 5) << 44) + (sector - (self.lo >> 5))
+        keys = ((self.active.index >> 5) << 44) + (sector - (self.lo >> shift))
         return _distinct(keys[None, :])
 
     def local_sectors(self, size: int, offset: int) -> int:

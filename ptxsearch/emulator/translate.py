@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Builder = Callable[["Translator", Instruction], Step]
 
 FRAME_GAP = 16
+VECTOR_PARTS = frozenset("xyzwrgba")
+"""Components of a vector register; other components select bytes within one register."""
 CARRY = "%carry"
 DYNAMIC_SPECIALS = frozenset(
     {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
@@ -95,8 +97,9 @@ class Translator:
 
     def register(self, register: Register) -> int:
         """The slot of a register."""
-        name = f"{register.name}.{register.component}" if register.component else register.name
-        return self.named(name)
+        if register.component in VECTOR_PARTS:
+            return self.named(f"{register.name}.{register.component}")
+        return self.named(register.name)
 
     def named(self, name: str) -> int:
         """The slot of a register by its full name."""
@@ -202,6 +205,12 @@ class Translator:
                 "param",
             )
         return self.address_of(base.name, "b64"), offset, space
+
+    def is_parameter(self, operand: Operand) -> bool:
+        """Whether an address operand names a parameter of a function or call."""
+        base = operand.base if isinstance(operand, Address) else operand
+        place = self.code.places.get(base.name) if isinstance(base, Name) else None
+        return place is not None and place.space == "param"
 
     def flattened(self, operand: Operand) -> tuple[Operand, ...]:
         """The scalar operands of a vector, a pair or a vector register."""

@@ -66,7 +66,9 @@ class Rows:
     def put(self, flat: Array, values: Any) -> None:
         """Store one value for each lane, or one for all."""
         view = self._view(flat)
-        view[...] = values.reshape(view.shape) if isinstance(values, np.ndarray) else values
+        if isinstance(values, np.ndarray) and values.shape[0] > 1:
+            values = values.reshape(self.rows, self.width, *values.shape[1:])
+        view[...] = values
 
     def shifted(self, offset: int) -> Rows:
         """The same place `offset` elements on."""
