@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ptxsearch.emulator.code import Segment
+from ptxsearch.emulator.footprint import Footprint
 from ptxsearch.emulator.lanes import Active
 from ptxsearch.evaluation import Counters
 
@@ -26,6 +27,7 @@ class Tally:
         self.branches = 0
         self.divergent_branches = 0
         self.segments: dict[Segment, list[int]] = {}
+        self.footprint: Footprint | None = None
 
     def segment(self, segment: Segment, active: Active | None, chunk: Chunk) -> None:
         """Note that lanes ran through a segment."""
@@ -91,6 +93,8 @@ class Tally:
 
     def copy_out(self, piece: Piece, size: int) -> None:
         """Note the shared side of an asynchronous copy."""
+        if self.footprint is not None:
+            self.footprint.add(piece)
         self.counts["async_copy_requests"] += piece.pattern.warps
 
     def barrier(self, chunk: Chunk, active: Active | None) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ptxsearch.arch import Gpu, occupancy, typical_gpu
-from ptxsearch.emulator import launch as machine
+from ptxsearch.emulator.arguments import Undefined, undefined
 from ptxsearch.emulator.independence import independent_loads
+from ptxsearch.emulator.module import load
 from ptxsearch.emulator.report import Report
 from ptxsearch.emulator.timemodel import (
     LAUNCH_SECONDS,
@@ -90,7 +91,7 @@ class EmulatedDevice:
     def _launches(
         self, built: Built, workload: Workload, buffers: _Buffers, *, checks: bool
     ) -> Any:
-        module = machine.load(built.ptx, arch=self.arch)
+        module = load(built.ptx, arch=self.arch)
         for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
             yield module.launch(
                 launch.entry,
@@ -110,8 +111,9 @@ class EmulatedDevice:
                 f"no inputs for workload {workload.name!r}", "call prepare(task, workload, inputs)"
             )
         buffers = _Buffers(built, inputs, blank=True)
-        module = machine.load(built.ptx, arch=self.arch)
-        total, counted, seconds = LAUNCH_SECONDS - NEXT_LAUNCH_SECONDS, Counters(), {}
+        module = load(built.ptx, arch=self.arch)
+        total, counted = LAUNCH_SECONDS - NEXT_LAUNCH_SECONDS, Counters()
+        seconds: dict[str, float] = {}
         for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
             chosen = sampled_blocks(launch)
             report = module.launch(
@@ -156,16 +158,12 @@ class EmulatedDevice:
         buffers: _Buffers,
     ) -> Sample:
         names = [arg for arg in launch.args if isinstance(arg, str) and arg in buffers.arrays]
-        read = {
-            name: int(np.count_nonzero(report.reads[name].reshape(-1)))
-            for name in names
-            if name in report.reads
-        }
         return Sample(
             counters=report.counters,
             blocks=len(chosen),
             warps=len(chosen) * warps_of(launch.threads),
-            read=read,
+            read={n: t.together * SECTOR for n, t in report.touched.items() if n in names},
+            fetched={n: t.by_block * SECTOR for n, t in report.touched.items() if n in names},
             written={n: report.bytes_stored.get(n, 0) for n in names},
             extent={name: buffers.arrays[name].nbytes for name in names},
             independent=independent_loads(_parsed(built.ptx).functions[launch.entry]),
@@ -198,26 +196,37 @@ class _Buffers:
             if role == "scalar":
                 self.values[name] = value
             elif role == "out":
-                self.values[name] = machine.undefined(np.empty_like(value))
+                empty = np.empty(np.shape(value), value.dtype)
+                self.values[name] = empty if blank else undefined(empty)
             else:
                 self.values[name] = value if blank and role == "in" else np.array(value)
         for scratch in built.kernel.scratch:
             shape = built.kernel.scratch_shapes(inputs.sizes)[scratch.name]
             dtype = DTYPES[scratch.dtype]
             zeros = scratch.init == "zeros"
-            empty = machine.undefined(np.empty(shape, dtype))
+            empty = undefined(np.empty(shape, dtype))
             self.values[scratch.name] = np.zeros(shape, dtype) if zeros else empty
-        self.arrays: dict[str, Array] = {
-            name: np.asarray(value) for name, value in self.values.items() if np.ndim(value)
-        }
+        self.arrays: dict[str, Array] = {}
+        for name, value in self.values.items():
+            if inputs.roles.get(name) != "scalar":
+                self.arrays[name] = value.array if isinstance(value, Undefined) else value
 
-    def arguments(self, launch: BoundLaunch, module: Module) -> list[Any]:
-        """The entry's arguments: arrays and scalars by name, numbers at the width declared."""
+    def arguments(self, launch: BoundLaunch, module: Module) -> dict[str, Any]:
+        """The entry's arguments by name; whole numbers at the width the entry declares."""
         params = module.functions[launch.entry].params
-        return [
-            self.values[arg] if isinstance(arg, str) else _whole(arg, param.size)
-            for arg, param in zip(launch.args, params, strict=False)
-        ]
+        found: dict[str, Any] = {}
+        for number, arg in enumerate(launch.args):
+            name = arg if isinstance(arg, str) and arg not in found else f"argument {number}"
+            size = params[number].size if number < len(params) else 4
+            found[name] = self._take(arg) if isinstance(arg, str) else _whole(arg, size)
+        return found
+
+    def _take(self, name: str) -> Any:
+        # Undefined before the first launch that is passed the buffer, not before later ones.
+        value = self.values[name]
+        if name in self.arrays:
+            self.values[name] = self.arrays[name]
+        return value
 
     def outputs(self, reports: Sequence[Report]) -> Outputs:
         """What is in the buffers now, with what the launches read and stored."""

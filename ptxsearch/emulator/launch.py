@@ -11,6 +11,7 @@ from ptxsearch.emulator.address import Target
 from ptxsearch.emulator.code import Code, Place, Segment
 from ptxsearch.emulator.counters import Tally
 from ptxsearch.emulator.findings import Findings, Near
+from ptxsearch.emulator.footprint import Footprint
 from ptxsearch.emulator.frame import Frame
 from ptxsearch.emulator.halt import Halt, Refused, Unable
 from ptxsearch.emulator.lanes import Active
@@ -69,6 +70,8 @@ class Launch(Findings):
         self.sequence = Events()
         self.synchron = Synchron()
         self.counters = Tally()
+        if blocks.size < grid[0] * grid[1] * grid[2]:
+            self.counters.footprint = Footprint(-(-self.threads // 32) * 32)
         self.count = self.counters.segment
         self.printed: list[str] = []
         self.version = 0
@@ -109,6 +112,7 @@ class Launch(Findings):
             message=message or _summary(self.faults.values(), unsupported),
             printed=tuple(self.printed),
             reads=self._reads(),
+            touched=self.counters.footprint.touched() if self.counters.footprint else {},
             bytes_stored={view.name: view.allocation.stored for view in self.views},
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxsearch.emulator.footprint import Touched
 from ptxsearch.evaluation import Counters
 
 KINDS = (
@@ -81,7 +82,8 @@ class Report:
     "invalid" (the launch itself cannot be made; `message` says why). `steps` counts the
     instructions of the thread that executed most. `reads` maps each buffer that was passed to a
     bool array over its bytes telling what was read, `bytes_stored` to the bytes written to it.
-    `printed` holds what the kernel printed.
+    `printed` holds what the kernel printed. `touched` counts the sectors read of each buffer where
+    only some blocks ran.
     """
 
     status: str
@@ -94,6 +96,7 @@ class Report:
     printed: tuple[str, ...] = ()
     reads: Mapping[str, np.ndarray[Any, np.dtype[np.bool_]]] = field(default_factory=dict)
     bytes_stored: Mapping[str, int] = field(default_factory=dict)
+    touched: Mapping[str, Touched] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -22,27 +22,29 @@ NEXT_LAUNCH_SECONDS = 1.0e-6
 DRAM_ATTAINABLE = 0.885
 L2_OVER_DRAM = 1.45
 DRAM_LATENCY = 720.0
-L2_LATENCY = 270.0
+L1_LATENCY = 40.0
+L1_BYTES_PER_CYCLE = 64.0
 SHARED_LATENCY = 29.0
 BARRIER_CYCLES = 40.0
 ISSUE_CYCLES = 5.0
 SOFTNESS = 4.0
 L1_BYTES = 256 << 10
-ATOMIC_CYCLES = 2.0
+ATOMIC_CYCLES = 0.25
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a sample of whole blocks did: counters, and unique bytes by buffer.
+    """What a sample of whole blocks did: counters, and bytes by buffer.
 
-    `read` and `written` are unique bytes of the sample, `extent` the bytes of the buffer.
-    `independent` is how many global loads a warp has in flight before it needs the first.
+    `fetched` are the bytes of sectors read, distinct within each block, `read` distinct over the
+    sample, `written` bytes stored, `extent` the bytes of the buffer. `independent` is how many global loads a warp has in flight before it needs the first.
     """
 
     counters: Counters
     blocks: int
     warps: int
     read: Mapping[str, int]
+    fetched: Mapping[str, int]
     written: Mapping[str, int]
     extent: Mapping[str, int]
     independent: float
@@ -88,78 +90,67 @@ def traffic(sample: Sample, grid: Grid) -> tuple[float, float, float]:
     a repeated sector hits L1 where the resident blocks' bytes fit there.
     """
     scale = grid.blocks / max(sample.blocks, 1)
-    read = sum(min(bytes_ * scale, sample.extent[name]) for name, bytes_ in sample.read.items())
-    written = sum(
-        min(bytes_ * scale, sample.extent[name]) for name, bytes_ in sample.written.items()
-    )
-    loads = (sample.counters.global_load_sectors or 0.0) + (
-        sample.counters.async_copy_sectors or 0.0
-    )
-    unique = sum(sample.read.values()) / SECTOR
-    resident = unique * SECTOR / max(sample.blocks, 1) * grid.occupancy.blocks_per_sm
-    through = unique if resident <= L1_BYTES / 2 else loads
-    stores = sample.counters.global_store_sectors or 0.0
-    local = (sample.counters.local_load_sectors or 0.0) + (
-        sample.counters.local_store_sectors or 0.0
-    )
-    atomics = sample.counters.global_atomic_sectors or 0.0
-    moved = (min(through, loads) + stores + local / 4 + 2 * atomics) * SECTOR * scale
+    read = sum(min(b * scale, sample.extent[name]) for name, b in sample.read.items())
+    written = sum(min(b * scale, sample.extent[name]) for name, b in sample.written.items())
+    counters = sample.counters
+    loads = _sum(counters, "global_load_sectors", "async_copy_sectors")
+    unique = sum(sample.fetched.values())
+    resident = unique / max(sample.blocks, 1) * grid.occupancy.blocks_per_sm
+    through = unique / SECTOR if resident <= L1_BYTES / 2 else loads
+    local = _sum(counters, "local_load_sectors", "local_store_sectors") / 4
+    stores = _sum(counters, "global_store_sectors")
+    atomics = 2 * _sum(counters, "global_atomic_sectors")
+    moved = (min(through, loads) + stores + local + atomics) * SECTOR * scale
     return read, written, moved
+
+
+def _sum(counters: Counters, *names: str) -> float:
+    return float(sum(getattr(counters, name) or 0.0 for name in names))
 
 
 def _memory(sample: Sample, grid: Grid, gpu: Gpu, scale: float) -> dict[str, float]:
     read, written, through = traffic(sample, grid)
     bandwidth = gpu.bandwidth * DRAM_ATTAINABLE
     counters = sample.counters
-    lsu = (
-        (counters.global_load_sectors or 0.0)
-        + (counters.global_store_sectors or 0.0)
-        + (counters.async_copy_sectors or 0.0)
-    )
-    same = min((counters.global_atomic_requests or 0.0) * scale, 1e12)
+    sectors = _sum(counters, "global_load_sectors", "global_store_sectors", "async_copy_sectors")
+    atomics = _sum(counters, "global_atomic_requests")
     return {
         "dram": (read + written) / bandwidth,
         "l2": through / (bandwidth * L2_OVER_DRAM),
-        "l1": lsu * scale * SECTOR / (64.0 * gpu.sms * gpu.clock),
-        "atomics": same * ATOMIC_CYCLES / gpu.clock / 8,
+        "l1": sectors * scale * SECTOR / (L1_BYTES_PER_CYCLE * gpu.sms * gpu.clock),
+        "atomics": atomics * scale * ATOMIC_CYCLES / gpu.clock,
     }
 
 
 def _pipes(counters: Counters, gpu: Gpu, scale: float) -> dict[str, float]:
     arch = find_arch(gpu.arch)
     rate = gpu.sms * gpu.clock / scale
-    wavefronts = (counters.shared_load_wavefronts or 0.0) + (
-        counters.shared_store_wavefronts or 0.0
+    shared = _sum(
+        counters, "shared_load_wavefronts", "shared_store_wavefronts", "shared_atomic_requests"
     )
-    wavefronts += counters.shared_atomic_requests or 0.0
-    fp32 = sum(getattr(counters, f"fp32_{kind}") or 0.0 for kind in ("add", "mul", "fma"))
-    fp64 = sum(getattr(counters, f"fp64_{kind}") or 0.0 for kind in ("add", "mul", "fma"))
-    fp16 = sum(getattr(counters, f"fp16_{kind}") or 0.0 for kind in ("add", "mul", "fma"))
     return {
-        "shared": wavefronts / rate,
-        "issue": (counters.ptx_warp_instructions or 0.0) / PARTITIONS / rate,
-        "fp32": fp32 / arch.fp32_lanes / rate,
-        "fp64": fp64 / arch.fp64_lanes / rate,
-        "fp16": fp16 / arch.fp16_lanes / rate,
-        "special": (counters.special_functions or 0.0) / arch.special_lanes / rate,
-        "integer": (counters.integer_operations or 0.0) / (arch.fp32_lanes / 2) / rate,
+        "shared": shared / rate,
+        "issue": _sum(counters, "ptx_warp_instructions") / PARTITIONS / rate,
+        "fp32": _sum(counters, "fp32_add", "fp32_mul", "fp32_fma") / arch.fp32_lanes / rate,
+        "fp64": _sum(counters, "fp64_add", "fp64_mul", "fp64_fma") / arch.fp64_lanes / rate,
+        "fp16": _sum(counters, "fp16_add", "fp16_mul", "fp16_fma") / arch.fp16_lanes / rate,
+        "special": _sum(counters, "special_functions") / arch.special_lanes / rate,
+        "integer": _sum(counters, "integer_operations") / (arch.fp32_lanes / 2) / rate,
     }
 
 
 def _latency(sample: Sample, grid: Grid, gpu: Gpu) -> float:
     """Waves of resident blocks times the length of one warp's chain of dependent accesses."""
     counters, warps = sample.counters, max(sample.warps, 1)
-    loads = ((counters.global_load_requests or 0.0) + (counters.async_copy_requests or 0.0)) / warps
-    shared = (counters.shared_load_requests or 0.0) / warps
-    unique = sum(sample.read.values())
-    asked = (counters.global_load_sectors or 0.0) * SECTOR
-    fresh = min(1.0, unique / asked) if asked else 0.0
-    chain = (
-        loads / max(sample.independent, 1.0) * (fresh * DRAM_LATENCY + (1 - fresh) * L2_LATENCY / 4)
-    )
+    loads = _sum(counters, "global_load_requests", "async_copy_requests") / warps
+    shared = _sum(counters, "shared_load_requests") / warps
+    asked = _sum(counters, "global_load_sectors") * SECTOR
+    fresh = min(1.0, sum(sample.fetched.values()) / asked) if asked else 0.0
+    wait = fresh * DRAM_LATENCY + (1 - fresh) * L1_LATENCY
+    chain = loads / max(sample.independent, 1.0) * wait
     chain += shared / max(sample.independent, 2.0) * SHARED_LATENCY
-    chain += (counters.barriers or 0.0) / warps * BARRIER_CYCLES
-    chain += (counters.ptx_warp_instructions or 0.0) / warps * ISSUE_CYCLES / 2
+    chain += _sum(counters, "barriers") / warps * BARRIER_CYCLES
+    chain += _sum(counters, "ptx_warp_instructions") / warps * ISSUE_CYCLES / 2
     resident = gpu.sms * max(grid.occupancy.blocks_per_sm, 1)
     waves = grid.blocks / resident
     # A last wave that is not full takes as long as a full one; many waves overlap their ends.
