@@ -49,6 +49,8 @@ class Tally:
     def load(self, piece: Piece, target: Target) -> None:
         """Note a load."""
         self._access(piece, target.size, "load", counted=target.counted)
+        if self.footprint is not None and piece.allocation.space == "global":
+            self.footprint.add(piece)
 
     def store(self, piece: Piece, target: Target) -> None:
         """Note a store."""
