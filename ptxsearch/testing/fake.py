@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from ptxsearch.errors import UsageError
 from ptxsearch.evaluation import Array, Built, Counters, Failure, Inputs, Outputs
+from ptxsearch.expectation import expected
 from ptxsearch.kernel import Kernel
-from ptxsearch.tasks import DTYPES, Task, Workload
+from ptxsearch.tasks import Task, Workload
 
 Seconds = Callable[[Kernel, Workload], float]
 
@@ -44,7 +44,7 @@ class FakeDevice:
         failure = self._fails(built.kernel)
         if failure is not None:
             return failure
-        return Outputs(arrays=reference_outputs(self._task, inputs))
+        return Outputs(arrays=reference_outputs(self._task, workload, inputs))
 
     def time(self, builts: Sequence[Built], workload: Workload, rounds: int) -> Array | Failure:
         """The chosen seconds, `rounds` times."""
@@ -60,12 +60,7 @@ class FakeDevice:
         return Counters(source="recorded", duration=self._seconds(built.kernel, workload))
 
 
-def reference_outputs(task: Task, inputs: Inputs) -> dict[str, Array]:
+def reference_outputs(task: Task, workload: Workload, inputs: Inputs) -> dict[str, Array]:
     """What the task's reference says for `inputs`, in the dtypes of its outputs."""
-    arguments: dict[str, Any] = {**inputs.named("in", "inout"), **inputs.sizes}
-    if task.reference is None:
-        raise UsageError(f"task {task.name} has no reference", "give it one, or another device")
-    expected = task.reference(**arguments)
-    names = [param.name for param in task.outputs]
-    found = expected if isinstance(expected, dict) else {names[0]: expected}
-    return {name: np.asarray(found[name]).astype(DTYPES[task.param(name).dtype]) for name in names}
+    arrays = expected(task, workload, inputs).arrays
+    return {param.name: arrays[param.name].astype(param.numpy_dtype) for param in task.outputs}
