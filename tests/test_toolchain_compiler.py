@@ -185,6 +185,59 @@ def test_an_error_comes_with_its_line_and_neighbours() -> None:
     assert any(line.startswith("      2 |") for line in got.lines)
 
 
+@pytest.mark.parametrize(
+    ("body", "header"),
+    [
+        ("half h = y[0];", "cuda_fp16.h"), ("__nv_bfloat16 b = y[0];", "cuda_bf16.h"),
+        ("wmma::fragment<int> f;", "mma.h"), ("__pipeline_commit();", "cuda_pipeline.h"),
+        ("cooperative_groups::sync(y);", "cooperative_groups.h"),
+    ],
+)  # fmt: skip
+def test_a_missing_header_is_named(body: str, header: str) -> None:
+    """An error over a name that one of CUDA's headers declares says which."""
+    got = failure(f'extern "C" __global__ void k(float* y) {{ {body} }}')
+    assert f"#include <{header}>" in got.message
+    assert "include" not in failure('extern "C" __global__ void k(float* y) { q; }').message
+
+
+def test_too_much_static_shared_memory_is_told_in_bytes() -> None:
+    """Ptxas's hexadecimal becomes bytes declared, bytes allowed, and the way out."""
+    source = (
+        'extern "C" __global__ void k(float* y) { __shared__ float s[20000];\n'
+        "s[threadIdx.x] = *y; __syncthreads(); *y = s[threadIdx.x ^ 1]; }"
+    )
+    got = failure(source)
+    assert "80000 bytes" in got.message
+    assert "49152 are allowed" in got.message
+    assert "shared_bytes" in got.message
+
+
+def test_what_nvcc_takes_of_the_standard_library_compiles() -> None:
+    """std::min, numeric_limits, math, traits, and functions without a side work as under nvcc."""
+    made = compiled(
+        "#include <algorithm>\n#include <limits>\n#include <cmath>\n#include <type_traits>\n"
+        "constexpr int twice(int n) { return 2 * n; }\n"
+        "static inline float half_of(float x) { return x / 2; }\n"
+        'extern "C" __global__ void k(float* y) {\n'
+        "    __shared__ float tile[twice(32)];\n    tile[threadIdx.x] = half_of(*y);\n"
+        "    __syncthreads();\n    float least = std::numeric_limits<float>::infinity();\n"
+        "    for (int i = 0; i < twice(32); ++i) least = std::min(least, std::exp(tile[i]));\n"
+        "    if (std::is_same<int, int>::value) y[threadIdx.x] = std::isnan(least) ? 0 : least;\n"
+        "    y[0] = std::max<int>(std::numeric_limits<int>::lowest(), threadIdx.x);\n}\n"
+    )
+    assert made.resources["k"].static_shared == 256
+
+
+def test_a_tensor_map_may_be_a_parameter() -> None:
+    """CUtensorMap is there without the driver's header, 128 bytes aligned to 64."""
+    made = compiled(
+        "#include <cuda.h>\nstatic_assert(sizeof(CUtensorMap) == 128);\n"
+        "static_assert(alignof(CUtensorMap) == 64);\n"
+        'extern "C" __global__ void k(const __grid_constant__ CUtensorMap map) {}\n'
+    )
+    assert ".param .align 64 .b8 k_param_0[128]" in made.ptx
+
+
 def test_a_ptx_error_comes_with_its_line() -> None:
     """Ptxas's error is placed in the PTX, not in a file name of this machine."""
     got = failure(EMPTY_PTX.replace("ret;", "\nadd.s33 %r1, %r2, %r3;\nret;"), "ptx")

@@ -9,13 +9,13 @@ from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.toolchain.diagnostics import errors, excerpt, first_message, scrub
 from ptxsearch.toolchain.ending import UNABLE, exceeded, read_log
 from ptxsearch.toolchain.find import Toolchain
-from ptxsearch.toolchain.prelude import NAME, Prepared
+from ptxsearch.toolchain.prelude import NAME, Prepared, missing_headers
 from ptxsearch.toolchain.result import CompileFailure, Translated
 from ptxsearch.toolchain.sandbox import Job, Limits, Sandbox
 
 OPTION = re.compile(
     r"--?(use_fast_math|extra-device-vectorization|(fmad|ftz|prec-div|prec-sqrt)=(true|false)"
-    r"|maxrregcount=\d{1,3}|std=c\+\+(14|17|20)|device-as-default-execution-space)\Z"
+    r"|maxrregcount=\d{1,3}|std=c\+\+(14|17|20))\Z"
 )
 
 
@@ -27,7 +27,13 @@ def arguments(target: str, options: Sequence[str]) -> list[str]:
                 f"NVRTC option {option!r} is not allowed",
                 "use --use_fast_math, --maxrregcount=N, --fmad=false, --std=c++20 and the like",
             )
-    chosen = [f"--gpu-architecture={target.replace('sm_', 'compute_')}", "-lineinfo"]
+    # nvcc takes functions without a side as the host's, and constant expressions may call them;
+    # NVRTC refuses both unless such functions are the device's.
+    chosen = [
+        f"--gpu-architecture={target.replace('sm_', 'compute_')}",
+        "-lineinfo",
+        "--device-as-default-execution-space",
+    ]
     if not any("std=" in option for option in options):
         chosen.append("--std=c++17")
     chosen.append(f"--pre-include={NAME}")
@@ -57,6 +63,7 @@ def translate(
         raise ToolchainError(f"NVRTC cannot be run: {log}", toolchain.remedy)
     if beyond:
         return CompileFailure("limits", beyond, log=log)
-    return CompileFailure(
-        "nvrtc", first_message(log), excerpt(source.text, errors(log)), log, "cuda"
-    )
+    message = first_message(log)
+    if headers := missing_headers(source.text):
+        message += f" (perhaps for want of #include <{'>, <'.join(headers)}>)"
+    return CompileFailure("nvrtc", message, excerpt(source.text, errors(log)), log, "cuda")

@@ -64,9 +64,21 @@ _ALLOWED = (
     "cuda_pipeline_primitives.h", "cuda_awbarrier.h", "cuda_awbarrier_primitives.h",
     "math_constants.h", "cuComplex.h", "sm_61_intrinsics.h", "cuda/", "nv/target", "cub/",
 )  # fmt: skip
+_STD = re.compile(r"\bstd\s*::")
+_STD_HEADER = Path(__file__).with_name("device_std.h")
 # These headers bring the limits of the integer types themselves.
 _LIBRARY = re.compile(r"#[ \t]*include[ \t]*[<\"](cooperative_groups|cuda/|cub/)")
 _INCLUDE = re.compile(r"^([ \t]*#[ \t]*include[ \t]*)[<\"]([^>\"\n]*)[>\"]([^\n]*)$", re.MULTILINE)
+
+
+_DECLARED_IN = {
+    "cuda_fp16.h": re.compile(r"\b(__)?half2?\b|\b__float2half\b|\b__half2float\b"),
+    "cuda_bf16.h": re.compile(r"\b__nv_bfloat16(2|_raw)?\b|\b__float2bfloat16\b"),
+    "cuda_fp8.h": re.compile(r"\b__nv_fp8\w*"),
+    "mma.h": re.compile(r"\bnvcuda\b|\bwmma\s*::"),
+    "cooperative_groups.h": re.compile(r"\bcooperative_groups\b"),
+    "cuda_pipeline.h": re.compile(r"\b__pipeline_\w+"),
+}
 
 
 @dataclass(frozen=True)
@@ -113,6 +125,16 @@ def prepare(source: str, roots: Sequence[Path], defines: Mapping[str, str]) -> P
     return Prepared(text, headers, tuple(dropped), refused[0] if refused else "")
 
 
+def missing_headers(source: str) -> tuple[str, ...]:
+    """The CUDA headers whose names `source` uses and which it does not include."""
+    included = {match[2].strip() for match in _INCLUDE.finditer(source)}
+    return tuple(
+        header
+        for header, names in _DECLARED_IN.items()
+        if header not in included and names.search(_INCLUDE.sub("", source))
+    )
+
+
 def _allowed(name: str) -> bool:
     inside = ".." not in name.split("/") and "\\" not in name
     return inside and any(
@@ -140,4 +162,8 @@ def _prelude(source: str, defines: Mapping[str, str]) -> str:
     constants = _CONSTANTS if _LIBRARY.search(source) else {**_CONSTANTS, **_LIMITS}
     lines += [f"#define {name} {text}" for name, text in constants.items() if name not in own]
     lines += [f"#define {name} {text}" for name, text in defines.items()]
+    if "CUtensorMap" in source and "CUtensorMap" not in own:
+        lines.append("struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };")
+    if _STD.search(source):
+        lines.append(_STD_HEADER.read_text(encoding="utf-8"))
     return "\n".join([*lines, ""])

@@ -21,6 +21,9 @@ _ENTRY = re.compile(r"Compiling entry function '([^']+)' for")
 _PROPERTIES = re.compile(r"Function properties for (\S+)")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(?:, used (\d+) barriers)?")
+_TOO_MUCH = re.compile(
+    r"Entry function '([^']+)' uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
+)
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 
 
@@ -60,7 +63,21 @@ def assemble(
         raise ToolchainError(f"ptxas cannot be run: {log}", toolchain.remedy)
     if beyond:
         return CompileFailure("limits", beyond, log=log, language="ptx")
-    return CompileFailure("ptxas", first_message(log), excerpt(ptx, errors(log)), log, "ptx")
+    return CompileFailure(
+        "ptxas", _plain(first_message(log)), excerpt(ptx, errors(log)), log, "ptx"
+    )
+
+
+def _plain(message: str) -> str:
+    """The message, with what to do where ptxas's own words do not say."""
+    match = _TOO_MUCH.search(message)
+    if match is None:
+        return message
+    entry, declared, most = match[1], int(match[2], 16), int(match[3], 16)
+    return (
+        f"{entry} declares {declared} bytes of static shared memory, {most} are allowed; declare "
+        "less, or one `extern __shared__` array whose bytes the launch gives as shared_bytes"
+    )
 
 
 def usage(log: str) -> dict[str, Resources]:
