@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import zlib
 from collections.abc import Iterator
@@ -86,6 +87,18 @@ def test_memory_is_bounded_and_the_oldest_goes_first() -> None:
     assert cache.get("n0") is not None
     assert cache.get("n9") is not None
     assert cache.get("n5") is None
+
+
+def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path) -> None:
+    """A cache that finds its folder too full keeps what was written last."""
+    full = Cache(tmp_path)
+    for n in range(8):
+        full.put(f"a{n}x", bytes(range(256)) * 8 + bytes([n]))
+        os.utime(tmp_path / f"a{n}" / "x", (n, n))
+    size = (tmp_path / "a0" / "x").stat().st_size
+    Cache(tmp_path, folder_bytes=4 * size).put("b0x", b"new")
+    left = sorted(path.parent.name for path in tmp_path.glob("??/x"))
+    assert left == ["a6", "a7", "b0"]
 
 
 def test_writers_at_once_leave_one_whole_entry(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from ptxsearch.toolchain.fork import renew_after_fork
 
 _MAGIC = b"ptxsearch-compiled-1\n"
 _DIGEST = 32
+_WRITES_A_TRIM = 500
 
 
 def key(*parts: str) -> str:
@@ -40,10 +41,21 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 class Cache:
-    """Bytes by key: the most recently used `memory_bytes` in memory, all of them in `folder`."""
+    """Bytes by key: the most recently used in memory, up to `memory_bytes`, and in `folder`.
 
-    def __init__(self, folder: Path | None = None, *, memory_bytes: int = 128 << 20) -> None:
+    When the folder holds more than `folder_bytes` the entries written longest ago go.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        memory_bytes: int = 128 << 20,
+        folder_bytes: int = 1 << 30,
+    ) -> None:
         self.folder = folder
+        self._folder_limit = folder_bytes
+        self._until_trim = 1
         self._limit = memory_bytes
         self._lock = threading.Lock()
         self._held: OrderedDict[str, bytes] = OrderedDict()
@@ -72,6 +84,10 @@ class Cache:
         if lasting and self.folder is not None:
             with suppress(OSError):
                 self._write(self._path(name), data)
+                self._until_trim -= 1
+                if self._until_trim <= 0:
+                    self._until_trim = _WRITES_A_TRIM
+                    self._trim(self.folder)
 
     def _hold(self, name: str, data: bytes) -> None:
         with self._lock:
@@ -79,6 +95,22 @@ class Cache:
             self._held[name] = data
             while self._size > self._limit and len(self._held) > 1:
                 self._size -= len(self._held.popitem(last=False)[1])
+
+    def _trim(self, folder: Path) -> None:
+        """Delete the oldest entries until the folder is three quarters full, if it is too full."""
+        found = []
+        for path in folder.glob("??/*"):
+            with suppress(FileNotFoundError):
+                state = path.stat()
+                found.append((state.st_mtime, state.st_size, path))
+        size = sum(entry[1] for entry in found)
+        if size <= self._folder_limit:
+            return
+        for _, bytes_, path in sorted(found, key=lambda entry: entry[0]):
+            if size <= self._folder_limit * 3 // 4:
+                break
+            path.unlink(missing_ok=True)
+            size -= bytes_
 
     def _path(self, name: str) -> Path:
         assert self.folder is not None
