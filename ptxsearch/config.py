@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from ptxsearch.pipeline import Pipeline
 from ptxsearch.policy import Policy
 from ptxsearch.protocols import Device, Evaluator, Store
 from ptxsearch.store import SQLiteStore
+from ptxsearch.toolchain import Cache, Compiler, cache_folder, machine_toolchain
 
 _HERE = Path(__file__).resolve().parent
 DEFAULT_ARCH = "sm_90"
@@ -34,7 +36,7 @@ def policies() -> tuple[str, ...]:
 
 
 def load_policy(name: str | os.PathLike[str]) -> Policy:
-    """The policy of a shipped name or of a YAML file. Raises PolicyError with file, line and key."""
+    """The policy of a shipped name or of a YAML file. Raises PolicyError with file, line, key."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         path = policy_folder() / f"{name}.yaml"
@@ -86,12 +88,18 @@ def make_evaluator(
         if isinstance(device, Evaluator):
             return device
         if isinstance(device, Device):
-            return Pipeline(device)
+            return Pipeline(device, compiler=_compiler())
         raise UsageError(
             f"device {device!r} neither evaluates nor runs kernels",
             "give None, 'cuda', 'emulated', a Device or an Evaluator",
         )
-    return Pipeline(_named_device(device, arch))
+    return Pipeline(_named_device(device, arch), compiler=_compiler())
+
+
+@functools.cache
+def _compiler() -> Compiler:
+    """This machine's compilers, with what they made before in the user's cache folder."""
+    return Compiler(machine_toolchain(), cache=Cache(cache_folder(os.environ)))
 
 
 def _named_device(name: str | None, arch: str | None) -> Device:
