@@ -87,24 +87,42 @@ def _shf(form: Form) -> Decoded:
     return Operation(("b32", "b32", "u32"), ("b32",), run)
 
 
+TWO: tuple[Callable[[Array, Array], Array], ...] = (
+    lambda a, b: (a ^ a) & b,
+    lambda a, b: ~(a | b),
+    lambda a, b: ~a & b,
+    lambda a, b: ~a,
+    lambda a, b: a & ~b,
+    lambda a, b: ~b,
+    lambda a, b: a ^ b,
+    lambda a, b: ~(a & b),
+    lambda a, b: a & b,
+    lambda a, b: ~(a ^ b),
+    lambda a, b: b,
+    lambda a, b: ~a | b,
+    lambda a, b: a,
+    lambda a, b: a | ~b,
+    lambda a, b: a | b,
+    lambda a, b: ~(a ^ a) | b,
+)
+"""Every function of two bits by its truth table: bit 2a+b is the result."""
+
+
 def _lop3(form: Form) -> Decoded:
     """Any function of three bits; the fourth source is its truth table.
 
-    With .or or .and the result also meets a predicate: d|p, a, b, c, table, q.
+    With .or or .and the result also meets a predicate: d|p, a, b, c, table, q. The table is split
+    by its third bit into a function of the first two and what changes where that bit is set.
     """
     table = form.sources[3] if len(form.sources) > 3 else None
     if not isinstance(table, Integer) or not 0 <= table.value <= 255:
         return Invalid("lop3 needs an immediate truth table from 0 to 255 as its fourth source")
-    terms = [index for index in range(8) if table.value >> index & 1]
+    without = sum((table.value >> (2 * index) & 1) << index for index in range(4))
+    change = without ^ sum((table.value >> (2 * index + 1) & 1) << index for index in range(4))
 
     def combined(a: Array, b: Array, c: Array) -> Array:
-        result = np.zeros(1, np.uint32)
-        for index in terms:
-            x = a if index & 4 else ~a
-            y = b if index & 2 else ~b
-            z = c if index & 1 else ~c
-            result = result | (x & y & z)
-        return result | ((a ^ a) | (b ^ b) | (c ^ c)) if not terms else result
+        base: Array = TWO[without](a, b)
+        return base ^ (c & TWO[change](a, b)) if change else base
 
     if not form.flags:
         sources = ("b32", "b32", "b32", "b32")

@@ -172,7 +172,8 @@ def _set_packed(form: Form) -> Decoded:
 
 def _selp(form: Form) -> Decoded:
     def run(a: Array, b: Array, p: Array) -> tuple[Array, ...]:
-        return (np.where(p, a, b),)
+        # Steadier than np.where, which slows down where the mask is irregular.
+        return (((a ^ b) * p) ^ b,)
 
     return Operation((form.type, form.type, "pred"), (form.type,), run)
 

@@ -136,12 +136,15 @@ def _float_to_integer(form: Form, result: str, source: str) -> Convert | Invalid
     limits, stored, seen = np.iinfo(_seen(result)), STORAGE[WIDTHS[result]], _seen(result)
     wide = source == "f64" or WIDTHS[result] == 64
     nan = 1 << (WIDTHS[result] - 1) if wide else 0
+    signed = -nan if result.startswith("s") else nan
 
     def convert(a: Array) -> Array:
         x = numbers(a, source)
         if form.has("ftz"):
             x = flushed32(x)
         x = integral(x, mode)
+        if WIDTHS[result] < 64:
+            return _clamped_integers(x.astype(np.float64), seen, signed)
         x = x.astype(np.float64) if x.dtype != np.float64 else x
         # 2**63 and 2**64 are floats, the largest integers below them are not.
         above = x >= float(limits.max)
@@ -152,6 +155,15 @@ def _float_to_integer(form: Form, result: str, source: str) -> Convert | Invalid
         return np.where(x != x, stored.type(nan), whole.view(stored))
 
     return convert
+
+
+def _clamped_integers(x: Array, seen: np.dtype[Any], nan: int) -> Array:
+    """Whole float64 numbers as integers of at most 32 bits, NaN as given, as stored bits."""
+    limits = np.iinfo(seen)
+    clamped = np.clip(x, limits.min, limits.max)
+    if np.isnan(np.maximum.reduce(clamped)):
+        clamped = np.where(np.isnan(clamped), float(nan), clamped)
+    return clamped.astype(seen).view(STORAGE[8 * seen.itemsize])
 
 
 def _between_floats(form: Form, result: str, source: str) -> Convert | Invalid:

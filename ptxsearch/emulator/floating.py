@@ -95,7 +95,7 @@ def _mul32(mode: str) -> Function:
 
 def _fma32(mode: str) -> Function:
     if mode == "rn":
-        return fma32
+        return lambda a, b, c: fma32(a, b, c).view(np.float32)
     return lambda a, b, c: fma32_directed(a, b, c, mode)
 
 
@@ -133,6 +133,10 @@ def _mul64(mode: str) -> Function:
     return function
 
 
+def _plain_fma(a: Array, b: Array, c: Array) -> tuple[Array, ...]:
+    return (fma32(a.view(np.float32), b.view(np.float32), c.view(np.float32)),)
+
+
 def _fma64(mode: str) -> Function:
     return lambda a, b, c: fma64(a, b, c, mode)
 
@@ -159,6 +163,8 @@ def _build(form: Form) -> Decoded:
     if not mode and form.opcode in ("fma", "mad"):
         return Invalid(f"{form.opcode}.{form.type} needs a rounding mode: .rn .rz .rm .rp")
     if form.type == "f32":
+        if form.flags == ("rn",) and form.opcode in ("fma", "mad"):
+            return Operation(("f32",) * 3, ("f32",), _plain_fma, flops=counts(form, "fp32"))
         make, count = SINGLE[form.opcode]
         return single(form, make(mode or "rn"), count)
     make, count = DOUBLE[form.opcode]

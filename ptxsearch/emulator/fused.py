@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ptxsearch.emulator.formats import TINY32
+from ptxsearch.emulator.formats import TINY32, canonical32
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.rounding import narrowed32, odd, odd_sum, toward, two_product, two_sum
 
@@ -15,23 +15,40 @@ BELOW = np.uint64((1 << 29) - 1)
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
-    """`a * b + c` of float32 arrays, rounded once to nearest even.
+    """`a * b + c` of float32 arrays as stored bits, rounded once to nearest even.
 
     The product is exact in float64 and the sum nearly is: rounding it again to float32 can only
     go wrong where the float64 lies exactly halfway between two float32 values, or where the
     float32 result is subnormal. Those few lanes are summed again with rounding to odd.
     """
-    product = a.astype(np.float64) * b
-    total = product + c
+    total = _accumulated(a.astype(np.float64), b, np.multiply)
+    total = _accumulated(total, c, np.add)
     result = total.astype(np.float32)
-    doubtful = (total.view(np.uint64) & BELOW) == HALF
-    small = np.abs(result) < TINY32
-    if small.any():
-        doubtful |= small & (total != 0)
+    below = total.view(np.uint64)
+    below &= BELOW
+    doubtful = below == HALF
+    size = np.abs(result)
+    # False for NaN too: one reduction finds the lanes to mend and the lanes to make canonical.
+    ordinary = np.minimum.reduce(size) >= TINY32
+    if not ordinary:
+        # `total` is gone; exact zeros are many and need no mending.
+        doubtful |= (size < TINY32) & (a.astype(np.float64) * b + c != 0)
     if doubtful.any():
-        product, c = (np.broadcast_to(x, doubtful.shape)[doubtful] for x in (product, c))
-        result[doubtful] = odd_sum(product, c.astype(np.float64)).astype(np.float32)
-    return result
+        _mend(result, doubtful, (a, b, c))
+    return result.view(np.uint32) if ordinary else canonical32(result)
+
+
+def _accumulated(total: Array, x: Array, function: np.ufunc) -> Array:
+    """The function of both in the memory of `total` where the lengths allow it."""
+    fits = len(total) >= len(x)
+    combined: Array = function(total, x, out=total) if fits else function(total, x)
+    return combined
+
+
+def _mend(result: Array, lanes: Array, sources: tuple[Array, ...]) -> None:
+    """Puts the correctly rounded sums into the given lanes of `result`."""
+    a, b, c = (np.broadcast_to(x, lanes.shape)[lanes].astype(np.float64) for x in sources)
+    result[lanes] = odd_sum(a * b, c).astype(np.float32)
 
 
 def fma32_directed(a: Array, b: Array, c: Array, mode: str) -> Array:

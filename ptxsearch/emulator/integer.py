@@ -169,6 +169,12 @@ def _div(form: Form) -> Decoded:
 
 def _quotient(a: Array, b: Array) -> Array:
     zero = b == 0
+    if a.dtype.itemsize < 8:
+        # Exact: an inexact quotient of 32-bit integers is never that near to a whole number.
+        real = np.trunc(a.astype(np.float64) / b)
+        if not zero.any():
+            # The least value over -1 needs the 64 bits before it wraps.
+            return real.astype(np.int64).astype(a.dtype)
     divisor = np.where(zero, b.dtype.type(1), b)
     quotient = a // divisor if b.dtype.kind == "u" else _truncated(a, divisor)
     return np.where(zero, ~b, quotient)
