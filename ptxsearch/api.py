@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -9,14 +10,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from ptxsearch.budget import Budget, Spend
-from ptxsearch.config import make_evaluator, make_policy, open_store
+from ptxsearch.config import DEFAULT_ARCH, make_evaluator, make_policy, open_store
 from ptxsearch.errors import ProviderPaused, UsageError
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Kernel, Proposal
-from ptxsearch.llm import LLMProposer, from_spec
+from ptxsearch.llm import Ledger, exchanges, from_spec
 from ptxsearch.menu import Menu
 from ptxsearch.pipeline import Pipeline
 from ptxsearch.policy import Policy
+from ptxsearch.proposer import Hooks, LLMProposer
 from ptxsearch.protocols import LLM, Device, Evaluator, Proposer, Store
 from ptxsearch.search import Search
 from ptxsearch.store import SQLiteStore
@@ -48,15 +50,18 @@ def optimize(
     chosen = make_policy(policy)
     opened = open_store(store)
     evaluator = make_evaluator(device)
+    spending = budget or Budget()
     try:
+        proposers = make_proposers(task, llm, policy=chosen, budget=spending, evaluator=evaluator)
         search = Search(
             task,
-            proposers=make_proposers(task, llm, chosen, opened),
+            proposers=proposers,
             policy=chosen,
-            budget=budget,
+            budget=spending,
             store=opened,
             seed=seed,
         )
+        attach(search, evaluator)
         return drive(search, evaluator, workers=workers or 1, on_trial=on_trial)
     finally:
         if isinstance(opened, SQLiteStore) and opened is not store:
@@ -64,12 +69,32 @@ def optimize(
 
 
 def make_proposers(
-    task: Task, llm: LLM | str | None, policy: Policy, store: Store | None
+    task: Task,
+    llm: LLM | str | None,
+    *,
+    policy: Policy,
+    budget: Budget,
+    evaluator: Evaluator | None = None,
 ) -> tuple[Proposer, ...]:
     """The menu, and before it a model where one is given."""
     if llm is None:
         return (Menu(),)
-    return (LLMProposer(task, from_spec(llm), policy=policy, store=store), Menu())
+    models = from_spec(llm, open_store=lambda path: SQLiteStore(path, read_only=True))
+    arch = evaluator.device.arch if isinstance(evaluator, Pipeline) else DEFAULT_ARCH
+    model = LLMProposer(task, models, policy=policy, arch=arch, ledger=Ledger(budget))
+    return (model, Menu())
+
+
+def attach(search: Search, evaluator: Evaluator | None) -> None:
+    """Give the search's models its journal, what they were told before, and a compiler."""
+    earlier = tuple(exchanges(search.journal.store))
+    hooks = Hooks(record=search.record)
+    if isinstance(evaluator, Pipeline):
+        check = functools.partial(evaluator.check, search.task)
+        hooks = Hooks(check=check, compiled=evaluator.ptx, record=search.record)
+    for proposer in search.proposers:
+        if isinstance(proposer, LLMProposer):
+            proposer.attach(hooks, earlier)
 
 
 def evaluate(

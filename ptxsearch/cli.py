@@ -25,7 +25,6 @@ from ptxsearch.errors import PtxsearchError, UsageError
 from ptxsearch.exchange import answer_batch, ask_file, tell_file
 from ptxsearch.export import export_best
 from ptxsearch.kernelfile import read_kernel
-from ptxsearch.llm import preview
 from ptxsearch.taskfile import bundled, load_task
 from ptxsearch.tasklint import lint as lint_task
 
@@ -83,8 +82,6 @@ def optimize(
     evaluator = make_evaluator(device, arch=arch)
     screen = Console(stderr=as_json, highlight=False)
     console.announce(screen, wanted, evaluator, store)
-    if llm is not None and (line := preview(llm, budget)):
-        screen.print(line)
     result = api.optimize(
         wanted,
         llm,

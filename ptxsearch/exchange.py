@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxsearch.api import make_proposers
+from ptxsearch.api import attach, make_proposers
 from ptxsearch.budget import Budget
 from ptxsearch.errors import PtxsearchError, RecordingError, UsageError
 from ptxsearch.evaluation import Evaluation
@@ -52,12 +52,13 @@ def ask_file(
     with SQLiteStore(store) as opened:
         search = Search(
             task,
-            proposers=make_proposers(task, llm, policy, opened),
+            proposers=make_proposers(task, llm, policy=policy, budget=budget),
             policy=policy,
             budget=budget,
             store=opened,
             seed=seed,
         )
+        attach(search, None)
         run = run_of(opened)
         rival = search.rival
         batch = search.ask(n)

@@ -21,7 +21,7 @@ from ptxsearch.errors import KernelError
 from ptxsearch.evaluation import Built, Evaluation, Failure, Outputs, Stage
 from ptxsearch.expectation import Expected, References, standard_sets
 from ptxsearch.identity import identity
-from ptxsearch.kernel import BoundLaunch, Kernel
+from ptxsearch.kernel import ELEMENT_BYTES, BoundLaunch, Kernel
 from ptxsearch.measurement import measure
 from ptxsearch.protocols import AuditedDevice, Device
 from ptxsearch.ptx import SyntaxFault, lint, parse, sanitise
@@ -91,6 +91,20 @@ class Pipeline:
             self._known.setdefault(self._name(task, case.key), verdict)
         return verdict
 
+    def check(self, task: Task, kernel: Kernel) -> Evaluation:
+        """The verdict of the stages that cost no device time: lint, compile, prune."""
+        case = Dossier(task, kernel, None, None, self.device.name, self.device.source)
+        for judge in (self._bind, self._compile, self._lint, self._prune):
+            verdict = judge(case)
+            if verdict is not None:
+                return verdict
+        return case.verdict("OK", "prune")
+
+    def ptx(self, kernel: Kernel) -> str | None:
+        """The PTX a kernel compiles to, None where it does not."""
+        made = self.build(kernel)
+        return made.ptx if isinstance(made, Built) else None
+
     def _bind(self, case: Dossier) -> Evaluation | None:
         if case.kernel.language == "recorded":
             return case.verdict("UNSUPPORTED", "lint", "a recorded kernel has no source to run")
@@ -124,7 +138,13 @@ class Pipeline:
         module = parse(case.built.ptx)
         if isinstance(module, SyntaxFault):
             return case.verdict("REJECTED", "lint", f"PTX {module}")
-        findings = lint(module, self._launches(case, case.task.smallest), allow=case.task.allow)
+        findings = lint(
+            module,
+            self._launches(case, case.task.smallest),
+            allow=case.task.allow,
+            sizes=_argument_bytes(case.task, case.kernel),
+            arch=self.device.arch,
+        )
         if findings:
             return case.verdict("REJECTED", "lint", "; ".join(str(f) for f in findings[:5]))
         return None
@@ -286,6 +306,13 @@ class Pipeline:
                             + (verdict.message or "its inputs were written"),
                         )
         return None
+
+
+def _argument_bytes(task: Task, kernel: Kernel) -> dict[str, int]:
+    """Bytes of each named argument in the parameter block."""
+    sizes = {p.name: ELEMENT_BYTES[p.dtype] if p.role == "scalar" else 8 for p in task.params}
+    sizes |= {buffer.name: 8 for buffer in kernel.scratch}
+    return sizes | {tensor.name: 128 for tensor in kernel.tensor_maps}
 
 
 def geometric_mean(values: list[float]) -> float:

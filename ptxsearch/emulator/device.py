@@ -185,6 +185,11 @@ def _parsed(ptx: str) -> Module:
     return module
 
 
+def junk(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """What undefined memory holds: every bit set, a NaN in each float type, the same every run."""
+    return np.full(math.prod(shape) * dtype.itemsize, 0xFF, np.uint8).view(dtype).reshape(shape)
+
+
 class _Buffers:
     """The arrays of one launch sequence: inputs copied, outputs and scratch undefined."""
 
@@ -196,20 +201,22 @@ class _Buffers:
             if role == "scalar":
                 self.values[name] = value
             elif role == "out":
-                empty = np.empty(np.shape(value), value.dtype)
-                self.values[name] = empty if blank else undefined(empty)
+                shape, dtype = np.shape(value), np.asarray(value).dtype
+                empty = np.empty(shape, dtype) if blank else undefined(junk(shape, dtype))
+                self.values[name] = empty
             else:
                 self.values[name] = value if blank and role == "in" else np.array(value)
         for scratch in built.kernel.scratch:
             shape = built.kernel.scratch_shapes(inputs.sizes)[scratch.name]
             dtype = DTYPES[scratch.dtype]
             zeros = scratch.init == "zeros"
-            empty = undefined(np.empty(shape, dtype))
-            self.values[scratch.name] = np.zeros(shape, dtype) if zeros else empty
-        self.arrays: dict[str, Array] = {}
-        for name, value in self.values.items():
-            if inputs.roles.get(name) != "scalar":
-                self.arrays[name] = value.array if isinstance(value, Undefined) else value
+            fresh = np.zeros(shape, dtype) if zeros else undefined(junk(shape, dtype))
+            self.values[scratch.name] = fresh
+        self.arrays: dict[str, Array] = {
+            name: value.array if isinstance(value, Undefined) else value
+            for name, value in self.values.items()
+            if inputs.roles.get(name) != "scalar"
+        }
 
     def arguments(self, launch: BoundLaunch, module: Module) -> dict[str, Any]:
         """The entry's arguments by name; whole numbers at the width the entry declares."""
@@ -252,12 +259,12 @@ class _Buffers:
         for report in reports:
             if name in report.reads:
                 touched |= report.reads[name].reshape(-1)[: array.nbytes]
-        elements: Array = touched.reshape(*array.shape, array.itemsize).any(axis=-1)
-        return elements
+        return np.asarray(touched.reshape(*array.shape, array.itemsize).any(axis=-1))
 
 
 def _whole(value: int, size: int) -> np.generic:
-    return np.array(value).astype(np.dtype(f"i{size}"))[()]
+    made: np.generic = np.dtype(f"i{size}").type(value)
+    return made
 
 
 def _failure(report: Report) -> Failure:
@@ -294,16 +301,15 @@ def _added(first: Counters, second: Counters) -> Counters:
 
 
 def _scaled(counters: Counters, scale: float) -> Counters:
-    return Counters(
-        **{
-            name: None if (value := getattr(counters, name)) is None else value * scale
-            for name in _COUNTED
-        }
-    )
+    values: dict[str, Any] = {
+        name: None if (value := getattr(counters, name)) is None else value * scale
+        for name in _COUNTED
+    }
+    return Counters(**values)
 
 
 def _with_traffic(counters: Counters, seconds: float, more: Mapping[str, float]) -> Counters:
-    values = {name: getattr(counters, name) for name in _COUNTED}
+    values: dict[str, Any] = {name: getattr(counters, name) for name in _COUNTED}
     values |= {
         "duration": seconds,
         "dram_read_bytes": more.get("dram_read", 0.0),

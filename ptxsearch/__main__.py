@@ -1,0 +1,5 @@
+"""`python -m ptxsearch` is the command line."""
+
+from ptxsearch.cli import main
+
+main()
