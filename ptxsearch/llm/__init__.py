@@ -8,9 +8,10 @@ from typing import Any
 from ptxsearch.errors import UsageError
 from ptxsearch.llm.exchange import Replay, exchanges
 from ptxsearch.llm.ledger import Ledger
+from ptxsearch.llm.preview import preview
 from ptxsearch.protocols import LLM, Store
 
-__all__ = ["Ledger", "Replay", "exchanges", "from_spec"]
+__all__ = ["Ledger", "Replay", "exchanges", "from_spec", "preview"]
 
 _USE = (
     'give "openai:MODEL", "replay:STORE", or any object with '
