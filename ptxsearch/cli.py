@@ -28,8 +28,12 @@ from ptxsearch.kernelfile import read_kernel
 from ptxsearch.taskfile import bundled, load_task
 from ptxsearch.tasklint import lint as lint_task
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  help="GPU kernels made fast by search, with verdicts you can reproduce.")  # fmt: skip
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="GPU kernels made fast by search, with verdicts you can reproduce.",
+)
 TaskName = Annotated[str, typer.Argument(help="a bundled task, such as level1/sum, or a folder")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
 Store = Annotated[Path | None, typer.Option(help="journal of the run; an existing one resumes")]

@@ -48,7 +48,7 @@ def ask_file(
     budget: Budget,
     seed: int,
 ) -> int:
-    """Write up to `n` proposals to `path` and return how many; what waits for results comes first."""
+    """Write up to `n` proposals to `path`, waiting ones first, and return how many."""
     with SQLiteStore(store) as opened:
         search = Search(
             task,

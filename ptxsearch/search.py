@@ -24,6 +24,7 @@ from ptxsearch.errors import StoreError, UsageError
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.journal import Event, Journal
 from ptxsearch.kernel import Edit, Kernel, Proposal
+from ptxsearch.llm.exchange import pack
 from ptxsearch.policy import Policy
 from ptxsearch.progress import Asked, Progress
 from ptxsearch.protocols import Proposer, Store
@@ -109,6 +110,10 @@ class Search:
                     "spend": {k: v for k, v in cost.to_dict().items() if k != "schema"},
                 }
             )
+
+    def record(self, event: Event) -> None:
+        """Commit a model's exchange: what was sent and answered, and what it cost."""
+        self._commit(pack(event, self.journal.store.put))
 
     def stop(self, state: RunState, reason: str) -> None:
         """End the run; what was told counts, what was not told can be resumed."""
