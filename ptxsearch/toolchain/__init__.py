@@ -1,7 +1,9 @@
-"""Compilers: found (`find`), fed (`limits`, `prelude`), run apart (`sandbox`, `zygote`), read.
+"""Compilers: found, fed, run apart from us, and read.
 
-`compiler` holds the two calls the rest uses: `compile_kernel` and `build`. `nvrtc` and `ptxas` are
-its stages, `diagnostics` makes their messages fit for an author, `cache` remembers.
+In reading order: `compiler` has the two calls that the rest uses, `compile_kernel` and `build`;
+`result` is what they give. `find` says which compilers there are. A source passes `limits` and
+`prelude`, then `nvrtc` and `ptxas`, which run in a `sandbox` (its child is `zygote`); `ending` and
+`diagnostics` make sense of what they say, `cache` remembers it, `fork` keeps copies of us apart.
 """
 
 from ptxsearch.toolchain.cache import Cache, cache_folder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -86,8 +85,8 @@ class Sandbox:
                 shutil.rmtree(path, ignore_errors=True)
         except OSError as error:
             raise ToolchainError(
-                f"the compiler's temporary folder cannot be used: {error}",
-                "free some space there or set TMPDIR to another disk",
+                f"the compiler's temporary folder or channel cannot be used: {error}",
+                "free some space or open files, or set TMPDIR to another disk",
             ) from error
 
     def run(self, job: Job, folder: Path, limits: Limits) -> Outcome:
@@ -214,7 +213,7 @@ def _end(
     try:
         process.wait(timeout=2.0)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
