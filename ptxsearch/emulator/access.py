@@ -15,6 +15,7 @@ from ptxsearch.emulator.halt import TaintStarted
 from ptxsearch.emulator.lanes import Active, assigned, chosen
 from ptxsearch.emulator.memory import UNSIGNED
 from ptxsearch.emulator.operation import SIGNED, WIDTHS, Array
+from ptxsearch.emulator.ordering import STRONG as STRONG_STAMP
 from ptxsearch.emulator.shadow import Values
 from ptxsearch.emulator.taint import clear, mark
 from ptxsearch.ptx.syntax import Instruction, Register
@@ -156,9 +157,8 @@ def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = Fals
     if allocation.space in CHECKED:
         shadow = launch.shadow(allocation)
         lanes = chunk.numbers(piece.active)
-        stamps = chunk.stamps(piece.active, strong=strong)
-        line = target.instruction.line
-        conflict = shadow.read(piece.where, target.size, stamps, lanes, chunk.order, line)
+        line, flags = target.instruction.line, STRONG_STAMP if strong else 0
+        conflict = shadow.read(piece.where, target.size, lanes, chunk.order, line, flags)
         if conflict is not None:
             launch.race(frame, target, allocation, conflict)
         if allocation.space == "shared":
@@ -240,10 +240,11 @@ def put(frame: Frame, piece: Piece, target: Target, values: Array, shape: Shape)
             conflict = launch.shadow(allocation).write(
                 piece.where,
                 target.size,
-                chunk.stamps(piece.active, strong=shape.strong),
                 chunk.numbers(piece.active),
                 chunk.order,
+                target.instruction.line,
                 Values(values, lambda: piece.where.get(view)),
+                STRONG_STAMP if shape.strong else 0,
             )
             if conflict is not None:
                 launch.race(frame, target, allocation, conflict)

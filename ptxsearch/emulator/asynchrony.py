@@ -20,7 +20,7 @@ from ptxsearch.emulator.lanes import Active, chosen
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import ASYNC
 from ptxsearch.emulator.report import Unsupported
-from ptxsearch.emulator.shadow import Values
+from ptxsearch.emulator.shadow import Values, base_stamp
 from ptxsearch.ptx.syntax import Instruction, Integer
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def land(chunk: Chunk, copy: Copy, ready: Array) -> None:
     chunk.launch.version += 1
     if chunk.launch.checks:
         shadow = chunk.launch.shadow(chunk.shared)
-        stamps = chunk.stamps(None)[copy.lanes[ready]]
+        stamps = copy.lanes[ready] + base_stamp(chunk.order)
         shadow.landed(where // copy.size, copy.size, stamps)
 
 
@@ -181,9 +181,9 @@ def issue(frame: Frame, active: Active | None, into: Target, source: Target, val
         elements = piece.where.indices()
         if launch.checks:
             shadow = launch.shadow(piece.allocation)
-            stamps = chunk.stamps(piece.active)
             values = Values(rows, lambda: ~rows)
-            conflict = shadow.write(piece.where, size, stamps | ASYNC, lanes, chunk.order, values)
+            line = into.instruction.line
+            conflict = shadow.write(piece.where, size, lanes, chunk.order, line, values, ASYNC)
             if conflict is not None:
                 launch.race(frame, into, piece.allocation, conflict)
             shadow.in_flight += 1

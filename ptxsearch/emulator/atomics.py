@@ -23,6 +23,7 @@ from ptxsearch.emulator.halt import Unable
 from ptxsearch.emulator.lanes import Active, assigned, expanded
 from ptxsearch.emulator.memory import UNSIGNED
 from ptxsearch.emulator.operation import Array
+from ptxsearch.emulator.ordering import STRONG
 from ptxsearch.emulator.report import Unsupported
 from ptxsearch.emulator.shadow import Values
 from ptxsearch.ptx.syntax import Instruction
@@ -98,10 +99,11 @@ def _apply(
             conflict = launch.shadow(allocation).write(
                 piece.where,
                 target.size,
-                chunk.stamps(piece.active, strong=True),
                 chunk.numbers(piece.active),
                 chunk.order,
+                target.instruction.line,
                 Values(inputs[0], lambda: ~inputs[0]),
+                STRONG,
             )
             if conflict is not None:
                 launch.race(frame, target, allocation, conflict)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxsearch.emulator.lanes import Active
 from ptxsearch.emulator.operation import Array
+from ptxsearch.emulator.pattern import Pattern
 from ptxsearch.ptx.syntax import Function, Instruction
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class Code:
 
     `constants` and `specials` fill slots of a new frame, `locals` the addresses of variables in
     the frame's local memory; `frame_bytes` is how much of it the frame needs. `uncertain` lists
-    the slots that some path reads before it writes them.
+    the slots that some path reads before it writes them, `patterns` the last pattern of each
+    address register and set of lanes: other chunks often have the same.
     """
 
     def __init__(self, function: Function) -> None:
@@ -93,6 +95,7 @@ class Code:
         self.steps: list[Step] = []
         self.leaders: frozenset[int] = frozenset()
         self.uncertain: tuple[tuple[int, str], ...] = ()
+        self.patterns: dict[tuple[int, int], Pattern] = {}
         self._segments: dict[int, Segment] = {}
 
     def new_slot(self) -> int:

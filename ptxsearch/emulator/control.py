@@ -11,7 +11,7 @@ from ptxsearch.emulator import system
 from ptxsearch.emulator.code import Control, Registers, Step
 from ptxsearch.emulator.frame import Frame, Group
 from ptxsearch.emulator.halt import Refused, Unable
-from ptxsearch.emulator.lanes import Active, assigned
+from ptxsearch.emulator.lanes import Active, Selection, assigned
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.report import Unsupported
 from ptxsearch.emulator.taint import check
@@ -57,16 +57,9 @@ def control_step(
     )
 
 
-def subset(chunk: Chunk, active: Active | None, on: Array) -> tuple[Active | None, Active | None]:
-    """The active lanes where `on` (one value for each of them) holds, and the others.
-
-    Both sides are not empty.
-    """
-    index = chunk.numbers(active)
-    return Active(index[on], chunk.lanes), Active(index[~on], chunk.lanes)
-
-
-def split_by_guard(chunk: Chunk, group: Group, step: Step, slot: int, *, negated: bool) -> bool:
+def split_by_guard(
+    chunk: Chunk, group: Group, step: Step, slot: int, sides: Selection, *, negated: bool
+) -> bool:
     """Leave in the group the lanes whose guard holds; the others go on. False where none is left.
 
     A group of which some lanes go on is not merged with them before its control is done.
@@ -81,7 +74,7 @@ def split_by_guard(chunk: Chunk, group: Group, step: Step, slot: int, *, negated
     if not on.any():
         group.pc += 1
         return False
-    taken, rest = subset(chunk, group.active, np.broadcast_to(on, _count(chunk, group)))
+    taken, rest = sides.split(on, group.active, chunk.lanes)
     chunk.add(Group(group.frame, group.pc + 1, rest, group.steps))
     group.active = taken
     return True
@@ -96,11 +89,11 @@ def guarded_control(t: Translator, instruction: Instruction, step: Step) -> Step
     guard = instruction.guard
     if guard is None or step.control is None:
         return step
-    slot, inner = t.register(guard.register), step.control
+    slot, inner, sides = t.register(guard.register), step.control, Selection()
 
     def control(chunk: Chunk, group: Group) -> bool:
         before = _count(chunk, group)
-        if not split_by_guard(chunk, group, outer, slot, negated=guard.negated):
+        if not split_by_guard(chunk, group, outer, slot, sides, negated=guard.negated):
             return True
         whole = _count(chunk, group) == before
         if inner(chunk, group):
@@ -136,6 +129,7 @@ def build_branch(t: Translator, instruction: Instruction) -> Step:
 
         return control_step(instruction, jump)
     slot, negated, after = t.register(guard.register), guard.negated, t.pc + 1
+    sides = Selection()
 
     def branch(chunk: Chunk, group: Group) -> bool:
         frame, active = group.frame, group.active
@@ -149,7 +143,8 @@ def build_branch(t: Translator, instruction: Instruction) -> Step:
             on = held if active is None else held[active.index]
             count = int(np.count_nonzero(on))
             if 0 < count < on.size:
-                return _diverge(chunk, group, ~on if negated else on, target, after)
+                yes, no = sides.split(~on if negated else on, active, chunk.lanes)
+                return _diverge(chunk, group, yes, no, target, after)
             taken = (count > 0) != negated
         if not taken:
             group.pc = after
@@ -165,9 +160,10 @@ def _warps(chunk: Chunk, group: Group) -> int:
     return chunk.lanes // 32 if group.active is None else group.active.warps
 
 
-def _diverge(chunk: Chunk, group: Group, on: Array, target: int, after: int) -> bool:
+def _diverge(
+    chunk: Chunk, group: Group, yes: Active | None, no: Active | None, target: int, after: int
+) -> bool:
     """Part a group at a branch; the scheduler decides who goes first."""
-    yes, no = subset(chunk, group.active, on)
     counters = chunk.launch.counters
     counters.divergent_branches += max(yes.warps + no.warps - _warps(chunk, group), 0)  # type: ignore[union-attr]
     jumped = Group(group.frame, target, yes, group.steps)

@@ -16,6 +16,8 @@ from ptxsearch.ptx.syntax import Instruction
 if TYPE_CHECKING:
     from ptxsearch.emulator.machine import Chunk
 
+PATTERN_LIMIT = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -42,7 +44,6 @@ class Frame:
         "depth",
         "local_base",
         "parent",
-        "patterns",
         "registers",
         "return_pc",
         "returns",
@@ -57,7 +58,6 @@ class Frame:
         self.depth = parent.depth + 1 if parent else 0
         self.local_base = parent.local_base + parent.code.frame_bytes if parent else 0
         self.taint: dict[int, Array] = {}
-        self.patterns: dict[int, Pattern] = {}
         self.returns: tuple[tuple[int, int], ...] = ()
         registers: Registers = [None] * code.size
         registers[0] = self
@@ -72,10 +72,13 @@ class Frame:
     def pattern(self, slot: int, active: Active | None) -> Pattern:
         """The pattern of the addresses in a register over the active lanes."""
         source = self.registers[slot]
-        found = self.patterns.get(slot)
-        if found is None or not found.serves(source, active):
+        patterns = self.code.patterns
+        found = patterns.get((slot, id(active)))
+        if found is None or not (found.serves(source, active) or found.adopt(source, active)):
+            if len(patterns) >= PATTERN_LIMIT:
+                patterns.clear()
             found = Pattern(source, active, self.chunk.lanes)
-            self.patterns[slot] = found
+            patterns[slot, id(active)] = found
         return found
 
 

@@ -10,7 +10,7 @@ from ptxsearch.emulator.operation import Array
 class Active:
     """Some, not all, lanes of a chunk: their sorted numbers and what follows from them."""
 
-    __slots__ = ("_mask", "_warps", "count", "dense", "index", "lanes")
+    __slots__ = ("_mask", "_union", "_warps", "count", "dense", "index", "lanes")
 
     def __init__(self, index: Array, lanes: int) -> None:
         self.index = index
@@ -19,6 +19,7 @@ class Active:
         self.dense = self.count * 4 > lanes
         self._mask: Array | None = None
         self._warps = -1
+        self._union: tuple[Active, Active | None] | None = None
 
     @property
     def mask(self) -> Array:
@@ -41,9 +42,48 @@ def merged(one: Active, other: Active) -> Active | None:
     """The lanes of both, None where that is every lane."""
     if one.count + other.count == one.lanes:
         return None
+    known = one._union
+    if known is not None and known[0] is other:
+        return known[1]
     mask = one.mask.copy()
     mask[other.index] = True
-    return Active(np.flatnonzero(mask), one.lanes)
+    union = Active(np.flatnonzero(mask), one.lanes)
+    one._union = (other, union)
+    return union
+
+
+class Selection:
+    """Parts active lanes in two; the same question again gets the same objects.
+
+    Equal blocks ask equal questions chunk after chunk, and whatever was found out about a set of
+    lanes serves as long as the set is the same object.
+    """
+
+    __slots__ = ("_active", "_lanes", "_on", "_sides")
+
+    def __init__(self) -> None:
+        self._lanes = -1
+        self._active: Active | None = None
+        self._on: Array | None = None
+        self._sides: tuple[Active | None, Active | None] = (None, None)
+
+    def split(
+        self, on: Array, active: Active | None, lanes: int
+    ) -> tuple[Active | None, Active | None]:
+        """The active lanes where `on` (one value for each of them) holds, and the others."""
+        if (
+            lanes == self._lanes
+            and active is self._active
+            and self._on is not None
+            and np.array_equal(on, self._on)
+        ):
+            return self._sides
+        yes, no = np.flatnonzero(on), np.flatnonzero(~on)
+        if active is not None:
+            yes, no = active.index[yes], active.index[no]
+        self._lanes, self._active, self._on = lanes, active, on
+        self._sides = (Active(yes, lanes), Active(no, lanes))
+        return self._sides
 
 
 def chosen(value: Array, active: Active | None) -> Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from ptxsearch.emulator import special
 from ptxsearch.emulator.address import Target
 from ptxsearch.emulator.code import Code, Place, Segment
 from ptxsearch.emulator.counters import Tally
@@ -27,7 +28,7 @@ from ptxsearch.emulator.synchron import Synchron
 if TYPE_CHECKING:
     from ptxsearch.emulator.arguments import View
 
-CHUNK_LANES = 1 << 14
+CHUNK_LANES = 1 << 15
 CHUNK_SHARED = 1 << 24
 RESIDENT_LANES = 132 * 2048
 LOCAL_LIMIT = 1 << 29
@@ -77,6 +78,9 @@ class Launch(Findings):
         self.version = 0
         self.steps = 0
         self._clock = 0
+        self._numbers: dict[int, Array] = {}
+        self._present: dict[int, Active] = {}
+        self._specials: dict[tuple[str, int], Array] = {}
         self._places = list(program.places)
         if program.dynamic or dynamic_shared:
             name = program.dynamic[0] if program.dynamic else "dynamic shared memory"
@@ -99,6 +103,7 @@ class Launch(Findings):
             status, unsupported = "unsupported", unable.what
         except Refused as refused:
             status, message = "invalid", str(refused)
+        self.program.forget()
         if self.faults and status == "ok":
             status = "fault"
         if any(fault.kind in TIMEOUTS for fault in self.faults.values()):
@@ -168,6 +173,30 @@ class Launch(Findings):
                 "loops for ever: nothing that it waits for can change any more",
             )
         return still
+
+    def lane_numbers(self, lanes: int) -> Array:
+        """0, 1, ... as one array for all chunks of a size."""
+        found = self._numbers.get(lanes)
+        if found is None:
+            found = self._numbers[lanes] = np.arange(lanes)
+        return found
+
+    def present(self, rows: int, live: Array) -> Active:
+        """The lanes that are threads, for all chunks of a size."""
+        found = self._present.get(rows)
+        if found is None:
+            found = self._present[rows] = Active(np.flatnonzero(live), live.size)
+        return found
+
+    def special(self, chunk: Chunk, name: str) -> Array:
+        """A special register of a chunk; what depends on the thread alone is made once."""
+        if not name.startswith(special.BY_THREAD):
+            return special.value(chunk, name)
+        key = (name, chunk.rows)
+        found = self._specials.get(key)
+        if found is None:
+            found = self._specials[key] = special.value(chunk, name)
+        return found
 
     def shadow(self, allocation: Allocation) -> Shadow:
         """The stamps of an allocation, made on first use."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxsearch.emulator import special, waiting
+from ptxsearch.emulator import waiting
 from ptxsearch.emulator.code import Code, Segment
 from ptxsearch.emulator.frame import Frame, Group
 from ptxsearch.emulator.halt import TaintStarted
 from ptxsearch.emulator.lanes import Active, merged
 from ptxsearch.emulator.memory import Allocation
 from ptxsearch.emulator.operation import Array
-from ptxsearch.emulator.ordering import SEQUENCE_SHIFT, STRONG, Ordering
+from ptxsearch.emulator.ordering import Ordering
 from ptxsearch.emulator.taint import run_tainted, undefine_registers
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class Chunk:
         self.polled = False
         self.copies: Copies | None = None
         self._specials: dict[str, Array] = {}
-        self._stamps: tuple[int, Array] = (-1, np.zeros(0))
-        self.threads_range = np.arange(self.lanes)
+        self.threads_range = launch.lane_numbers(self.lanes)
         self._snapshot: list[tuple[Group, int, list[Array | None]]] = []
         self.shared = Allocation(
             "", "shared", 0, np.zeros(launch.shared_stride * self.rows, np.uint8)
@@ -77,7 +76,7 @@ class Chunk:
     def _present(self) -> Active | None:
         if self.live_count == self.lanes:
             return None
-        return Active(np.flatnonzero(self.live), self.lanes)
+        return self.launch.present(self.rows, self.live)
 
     def begin(self, frame: Frame) -> None:
         """Note which registers of a new frame hold nothing yet."""
@@ -110,17 +109,8 @@ class Chunk:
         """The value of a special register that stays the same during the launch."""
         found = self._specials.get(name)
         if found is None:
-            found = self._specials[name] = special.value(self, name)
+            found = self._specials[name] = self.launch.special(self, name)
         return found
-
-    def stamps(self, active: Active | None, *, strong: bool = False) -> Array:
-        """The stamp of an access by each active lane now."""
-        now = self.launch.sequence.now
-        if self._stamps[0] != now:
-            base = (now << SEQUENCE_SHIFT) + self.first + 1
-            self._stamps = (now, self.threads_range + base)
-        picked = self._stamps[1] if active is None else self._stamps[1][active.index]
-        return picked | STRONG if strong else picked
 
     def numbers(self, active: Active | None) -> Array:
         """The active lanes by number."""

@@ -39,6 +39,16 @@ class Pattern:
         """Whether the pattern is that of this very register value and these lanes."""
         return self.source is source and self.active is active
 
+    def adopt(self, source: Array, active: Active | None) -> bool:
+        """Take over another register value if it is equal; whether it is."""
+        mine = self.source
+        if self.active is not active or mine.size != source.size or mine.dtype != source.dtype:
+            return False
+        if mine[0] != source[0] or mine[-1] != source[-1] or not np.array_equal(mine, source):
+            return False
+        self.source = source
+        return True
+
     def aligned(self, size: int, offset: int) -> bool:
         """Whether every address + offset is a multiple of `size`."""
         if self._misfit < 0:
@@ -132,6 +142,8 @@ class Pattern:
         width = BANKS * BANK_BYTES // max(size, BANK_BYTES)
         if self.active is None:
             return self.lanes // width
+        if width == 32:
+            return self.active.warps
         group = self.active.index // width
         return int(np.count_nonzero(group[1:] != group[:-1])) + 1
 

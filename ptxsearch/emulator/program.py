@@ -99,6 +99,11 @@ class Program:
             self._codes[function.name] = found
         return found
 
+    def forget(self) -> None:
+        """Drop what was found out about addresses."""
+        for code in self._codes.values():
+            code.patterns.clear()
+
     def unused_shared(self, size: int, dynamic: int) -> Array:
         """A bool for each of a block's shared bytes that no variable covers."""
         unused = np.ones(size, np.bool_)

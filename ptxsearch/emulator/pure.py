@@ -12,7 +12,7 @@ from ptxsearch.emulator.arithmetic import decode
 from ptxsearch.emulator.code import Fast, Masked, Registers, Step
 from ptxsearch.emulator.frame import Frame
 from ptxsearch.emulator.halt import Refused, Unable
-from ptxsearch.emulator.lanes import Active, assigned, blended, chosen
+from ptxsearch.emulator.lanes import Active, Selection, assigned, blended, chosen
 from ptxsearch.emulator.memory import WINDOW, WINDOWS
 from ptxsearch.emulator.operation import Array, Invalid, Operation
 from ptxsearch.emulator.operation import Unsupported as Unknown
@@ -185,7 +185,7 @@ def defaulted(step: Step, t: Translator) -> Step:
 def guarded(step: Step, guard: Guard, slot: int) -> Step:
     """The step executed only where its guard holds."""
     negated, fast, masked = guard.negated, step.fast, step.masked
-    tally = step.tally
+    tally, sides = step.tally, Selection()
 
     def run_masked(registers: Registers, active: Active | None) -> None:
         held = registers[slot]
@@ -197,13 +197,13 @@ def guarded(step: Step, guard: Guard, slot: int) -> Step:
             part = active
         else:
             on = held if active is None else held[active.index]
-            rows = np.flatnonzero(~on if negated else on)
-            if not rows.size:
-                return
-            index = rows if active is None else active.index[rows]
-            part = None if index.size == lanes else Active(index, lanes)
-            if active is not None and rows.size == active.count:
+            count = int(np.count_nonzero(on))
+            if count in (0, on.size):
+                if (count == 0) != negated:
+                    return
                 part = active
+            else:
+                part = sides.split(~on if negated else on, active, lanes)[0]
         if tally:
             frame.chunk.launch.counters.amount(tally, lanes if part is None else part.count)
         if part is None:

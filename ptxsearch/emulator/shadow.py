@@ -8,8 +8,9 @@ write to the same array follows; arrays that are never written cost next to noth
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,20 +25,38 @@ from ptxsearch.emulator.ordering import (
     TID_MASK,
     Ordering,
 )
-from ptxsearch.emulator.where import Single, Where
+from ptxsearch.emulator.where import Single, Where, apart
 
 HISTORY_LIMIT = 1 << 22
 """Lanes of noted reads that are kept for exact questions; older ones are dropped."""
 
+WRITES_KEPT = 64
+"""Notes of writes that are kept to tell the line of the other side of a race."""
+
+QUICK_NOTES = 64
+"""Noted reads that a write is compared with one by one before the stamps are asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A read by many lanes: where, in elements of `granules` granules, with their stamps."""
+    """An access by many lanes: where, in elements of `granules` granules, by whom and when."""
 
     where: Where
     granules: int
-    stamps: Array
+    lanes: Array
     line: int
+    base: int
+    flags: int
+
+    @property
+    def stamps(self) -> Array:
+        """The stamp of each lane."""
+        return (self.lanes + self.base) | self.flags if self.flags else self.lanes + self.base
+
+
+def base_stamp(order: Ordering) -> int:
+    """What makes a lane's number its stamp now."""
+    return (order.sequence.now << SEQUENCE_SHIFT) + order.first + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +112,12 @@ class Shadow:
         self.full = False
         self.tested = -1
         self.in_flight = 0
-        self.last_read = 0
+        self.flushed = 0
         self.writers: Array | None = None
         self.readers: Array | None = None
         self.pending: list[Note] = []
         self.history: list[Note] = []
+        self.written: deque[Note] = deque(maxlen=WRITES_KEPT)
         self.weight = 0
         self.complete = True
         self.last_write = 0
@@ -111,6 +131,7 @@ class Shadow:
             if old is not None:
                 setattr(self, name, np.repeat(old, factor)[:length])
         self.pending = [_refined(note, factor) for note in self.pending]
+        self.written = deque((_refined(note, factor) for note in self.written), WRITES_KEPT)
         self.history = [_refined(note, factor) for note in self.history]
         self.granule = granule
 
@@ -147,20 +168,23 @@ class Shadow:
         self,
         where: Where,
         size: int,
-        stamps: Array,
         lanes: Array,
         order: Ordering,
         line: int,
+        flags: int = 0,
     ) -> Conflict | None:
         """Note a read by each lane; the first conflict with an earlier write, if any."""
         granules = self.granules(size)
         conflict = None
+        note = Note(where, granules, lanes, line, base_stamp(order), flags)
         if self.writers is not None and self._recent(self.last_write, order):
+            stamps = note.stamps
             old = where.get(self._rows(self.writers, granules))
             conflict = self._conflict(old, stamps, lanes, order, where, granules, "read")
-        self.pending.append(Note(where, granules, stamps, line))
-        self.last_read = order.sequence.now
-        self.weight += stamps.size
+            if conflict is not None:
+                conflict = replace(conflict, line=self._line_of(conflict))
+        self.pending.append(note)
+        self.weight += lanes.size
         if self.weight > HISTORY_LIMIT:
             self.flush(order)
             self.history.clear()
@@ -220,6 +244,9 @@ class Shadow:
             return
         if self.readers is None:
             self.readers = self._empty()
+        elif not self._recent(self.flushed, order):
+            self.readers[:] = 0
+        self.flushed = order.sequence.now
         for note in self.pending:
             self._enter(note, order)
         self.history += self.pending
@@ -248,20 +275,23 @@ class Shadow:
         self,
         where: Where,
         size: int,
-        stamps: Array,
         lanes: Array,
         order: Ordering,
+        line: int,
         values: Values,
+        flags: int = 0,
     ) -> Conflict | None:
         """Note a write by each lane; the first conflict with an earlier access, if any.
 
         Two writes of one value are no conflict; `values` is asked only where two meet.
         """
         granules = self.granules(size)
+        note = Note(where, granules, lanes, line, base_stamp(order), flags)
+        stamps = note.stamps
         conflict = None
-        if self.pending:
+        if self.pending and not self._harmless(where, granules, lanes):
             self.flush(order)
-        if self.readers is not None and self._recent(self.last_read, order):
+        if self.readers is not None and self._recent(self.flushed, order):
             conflict = self._after_reads(where, granules, stamps, lanes, order)
         fresh = self.writers is None
         if fresh:
@@ -275,21 +305,39 @@ class Shadow:
                 )
         where.put(writers, stamps if granules == 1 else stamps[:, None])
         if not where.unique and lanes.size > 1 and conflict is None:
-            conflict = self._meeting(where, writers, granules, stamps, lanes, order, values)
+            conflict = self._meeting(note, writers, stamps, order, values)
         self.last_write = order.sequence.now
+        if conflict is not None:
+            conflict = replace(conflict, line=conflict.line or self._line_of(conflict))
+        self.written.append(note)
         return conflict
 
+    def _line_of(self, conflict: Conflict) -> int | None:
+        """The line of the write that left the stamp of a conflict, where still known."""
+        for note in reversed(self.written):
+            at = np.flatnonzero(note.where.indices() == conflict.word // note.granules)
+            if at.size:
+                wide = np.broadcast_to(note.stamps, (max(int(at[-1]) + 1, note.lanes.size),))
+                if conflict.stamp in wide[at]:
+                    return note.line
+        return None
+
+    def _harmless(self, where: Where, granules: int, lanes: Array) -> bool:
+        """Whether the noted reads are plainly those of the same threads or of other words."""
+        if len(self.pending) > QUICK_NOTES:
+            return False
+        for note in self.pending:
+            same = note.lanes is lanes and note.granules == granules
+            same = same and where.unique and note.where == where
+            if not same and not apart(note.where, note.granules, where, granules):
+                return False
+        return True
+
     def _meeting(
-        self,
-        where: Where,
-        writers: Array,
-        granules: int,
-        stamps: Array,
-        lanes: Array,
-        order: Ordering,
-        values: Values,
+        self, note: Note, writers: Array, stamps: Array, order: Ordering, values: Values
     ) -> Conflict | None:
         """Two lanes that store different values to one word in this very instruction."""
+        where, granules, lanes, line = note.where, note.granules, note.lanes, note.line
         back = where.get(writers)
         if back.ndim > 1:
             back = back[:, 0]
@@ -306,7 +354,8 @@ class Shadow:
         word = int(where.indices()[rows[first]]) * granules
         kinds = ("write", "write")
         count = int(np.count_nonzero(bad))
-        return Conflict(int(lanes[rows[first]]), word, int(winner[first]), kinds, count)
+        lane = int(lanes[rows[first]])
+        return Conflict(lane, word, int(winner[first]), kinds, count, line)
 
     def _after_reads(
         self, where: Where, granules: int, stamps: Array, lanes: Array, order: Ordering
@@ -369,6 +418,7 @@ class Shadow:
                         int(read[at]),
                         ("read", "write"),
                         int(np.unique(writer[bad]).size),
+                        note.line,
                     )
         return None
 
@@ -413,7 +463,7 @@ class Shadow:
 
 
 def _refined(note: Note, factor: int) -> Note:
-    return Note(note.where, note.granules * factor, note.stamps, note.line)
+    return replace(note, granules=note.granules * factor)
 
 
 def _merged(old: Array, stamps: Array, order: Ordering) -> Array:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 AXES = "xyz"
 MULTIPROCESSORS = 132
+BY_THREAD = ("%tid", "%ntid", "%nctaid", "%lane", "%warpid", "%nwarpid")
+"""Beginnings of the names of registers that are the same in every block."""
 
 
 def value(chunk: Chunk, name: str) -> Array:

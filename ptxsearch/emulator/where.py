@@ -105,7 +105,7 @@ class Single:
         return np.full(self.count, self.start)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class List:
     """An element for each lane, in any order; `unique` is only claimed where it is known."""
 
@@ -130,6 +130,34 @@ class List:
 
 
 Where = Run | Rows | Single | List
+
+
+def apart(one: Where, one_size: int, other: Where, other_size: int) -> bool:
+    """Whether two places in elements of some sizes plainly do not overlap."""
+    if isinstance(one, List) or isinstance(other, List):
+        return False
+    first, first_end = _span(one, one_size)
+    second, second_end = _span(other, other_size)
+    if first_end <= second or second_end <= first:
+        return True
+    if not (isinstance(one, Rows) and isinstance(other, Rows)):
+        return False
+    stride = one.stride * one_size
+    if stride != other.stride * other_size:
+        return False
+    shift = (second - first) % stride
+    return shift >= one.width * one_size and shift + other.width * other_size <= stride
+
+
+def _span(where: Run | Rows | Single, size: int) -> tuple[int, int]:
+    """The first unit of a place and the one after its last."""
+    start = where.start * size
+    match where:
+        case Run(count=count):
+            return start, start + count * size
+        case Rows(rows=rows, width=width, stride=stride):
+            return start, start + ((rows - 1) * stride + width) * size
+    return start, start + size
 
 
 def place(address: Array, lanes: int, size: int) -> Where:
