@@ -139,10 +139,17 @@ def test_a_child_killed_at_work_costs_one_retry() -> None:
     """A job whose child is killed half way is run again and ends well."""
     sandbox = Sandbox()
     with sandbox.folder() as folder:
-        job = Job("exec", ["/bin/sh", "-c", "echo begun >> times; sleep 0.5"])
+        job = Job("exec", ["/bin/sh", "-c", "echo begun >> times; sleep 0.7"])
         child = sandbox._child
         assert child is not None
-        threading.Timer(0.2, os.kill, (child.process.pid, signal.SIGKILL)).start()
+        victim = child.process.pid
+
+        def kill_when_begun() -> None:
+            while not (folder / "times").exists():
+                time.sleep(0.02)
+            os.kill(victim, signal.SIGKILL)
+
+        threading.Thread(target=kill_when_begun, daemon=True).start()
         outcome = sandbox.run(job, folder, Limits())
         times = (folder / "times").read_text().split()
     sandbox.close()
