@@ -161,7 +161,10 @@ def _text(
     param: Param, found: pattern.Description, worst: float, size: int, expect: Expected
 ) -> str:
     if not expect.workload.public:
-        return f"{param.name}: wrong on a hidden workload ({found.hint})"
+        return (
+            f"{param.name} is wrong on a hidden workload (pattern: {found.kind}); every size must "
+            "work, odd and prime ones too"
+        )
     over = f", worst error {worst:.3g} times the tolerance" if 1 < worst < math.inf else ""
     first = ", ".join(
         f"{param.name}{list(m.index)} = {m.got} where {m.expected} is expected"

@@ -1,8 +1,8 @@
 """What kind of mistake wrong outputs look like: a class and a hint, from where and how they differ.
 
 The classes: unwritten, nan, all_zero, constant, copy_of_input, transposed, off_by_factor, tail,
-periodic, precision, few, scattered. A class is a guess in the order given; it informs, it never
-decides whether an output is right.
+head, periodic, precision, everywhere, few, scattered. A class is a guess in the order given; it
+informs, it never decides whether an output is right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ptxsearch.evaluation import Array, Inputs
 from ptxsearch.record import Record
 
 _SAMPLE = 65536
-_CANONICAL_NANS = frozenset({0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0xFFC00000})
+_CANONICAL_NANS = frozenset({0x7FFFFFFF, 0x7FC00000, 0xFFC00000})
+_ALL_ONES = 0xFF
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _by_relation(
         if away.max() < 0.02 and usable.all():
             return "precision", (
                 f"every wrong element is within {away.max():.2g} of the expected one: lower "
-                "precision, an approximate function or a lossy order of operations"
+                "precision, an approximate function, a lossy order, or a few terms left out"
             )
         with np.errstate(all="ignore"):
             ratio = values[usable] / wants[usable]
@@ -124,7 +125,7 @@ def _by_relation(
 
 def _is_unwritten(values: Array, poison: int | None) -> bool:
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
-    if poison is not None and (raw == poison).all():
+    if raw.shape[1] > 1 and (raw == (_ALL_ONES if poison is None else poison)).all():
         return True
     if values.dtype != np.float32 or not np.isnan(values).all():
         return False
@@ -143,9 +144,11 @@ def _by_place(
         return "head", f"only the start is wrong, up to element {end} of {size}"
     for period in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
         lanes = np.unique(at % period)
-        if bad.size > 8 and len(lanes) <= period // 4:
+        if bad.size > 8 and 8 * period <= size and len(lanes) <= period // 4:
             return "periodic", f"wrong elements repeat every {period}, first at {begin}"
     share = bad.size / size
+    if share == 1:
+        return "everywhere", "every element is wrong"
     if share < 0.01:
         return (
             "few",

@@ -10,9 +10,8 @@ extern "C" __global__ void total(const float* __restrict__ x, float* out, int n)
     if (t < half) shared[t] += shared[t + half];
     __syncthreads();
   }
-  volatile float* fast = shared;
   if (t < 32) {
-    for (int half = 32; half > 0; half /= 2) fast[t] = fast[t] + fast[t + half];
+    for (int half = 32; half > 0; half /= 2) shared[t] += shared[t + half];
   }
   if (t == 0) out[0] = shared[0];
 }
