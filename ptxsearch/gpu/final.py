@@ -1,0 +1,211 @@
+"""Stage 10: the numbers that are reported, with the evidence that supports them.
+
+The finalists are timed again in fresh processes; the winner is chosen on the even rounds and
+reported from the odd ones, so that luck in the choice is not in the report. Then the winner is
+examined, profiled, stressed. A `Certificate` is one JSON document; `differences` compares two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxsearch.errors import UsageError
+from ptxsearch.evaluation import Array, Built, Counters, Failure, Inputs, Outputs, Timing
+from ptxsearch.gpu.device import CudaDevice
+from ptxsearch.record import Record
+from ptxsearch.tasks import Workload
+
+__all__ = ["Certificate", "certify", "differences"]
+
+PROCESSES = 5
+ROUNDS = 20
+LEAST_LAUNCHES = 1000
+STRESS_LAUNCHES = 10_000
+CONFIDENCE_Z = 1.96
+TOLERANCE = 0.02
+DRIFT_LIMIT = 0.05
+
+Check = Callable[[Inputs, Outputs], str]
+
+
+@dataclass(frozen=True)
+class Certificate(Record):
+    """What was measured of the winner, on what, and what the tools said.
+
+    Times are seconds. `speedup` is the baseline's time over the winner's in the same rounds with
+    its 95 % interval; `warm` stands apart: caches warm, launches from a graph. `findings` counts
+    compute-sanitizer's by tool (-1: the tool could not run), `problems` says what speaks against
+    the winner.
+    """
+
+    device: str
+    driver: int
+    toolchain: str
+    cubin: str
+    workload: str
+    winner: int
+    timing: Timing
+    baseline: Timing
+    interval: tuple[float, float]
+    speedup: float
+    speedup_interval: tuple[float, float]
+    processes: tuple[float, ...]
+    launches: int
+    warm: float | None = None
+    drift: float | None = None
+    findings: Mapping[str, int] = field(default_factory=dict)
+    counters: Counters | None = None
+    profile: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def certify(
+    device: CudaDevice,
+    finalists: Sequence[Built],
+    baseline: Built,
+    *,
+    workload: Workload,
+    small: Workload,
+    check: Check,
+    toolchain: str = "",
+) -> Certificate | Failure:
+    """The certificate of the best finalist on a workload whose inputs `run` has seen.
+
+    `small` is the workload that compute-sanitizer runs, `check` says what is wrong with outputs
+    (empty: nothing). A Failure where a finalist fails while it is timed.
+    """
+    if not finalists:
+        raise UsageError("no finalist to certify", "give at least one kernel")
+    sampled = _sample(device, [*finalists, baseline], workload)
+    if isinstance(sampled, Failure):
+        return sampled
+    samples, launches = sampled
+    winner = int(np.argmin(np.median(samples[:, 0::2, :-1], axis=(0, 1))))
+    reported = samples[:, 1::2]
+    mine, base = reported[..., winner], reported[..., -1]
+    built = finalists[winner]
+    problems = _audited(device, winner, check)
+    stressed = _stress(device, built, workload, check)
+    warm = device.warm(built, workload)
+    counters = device.profile(built, workload)
+    assert device.last_profile is not None
+    findings = _findings(device, built, small)
+    logs = np.log(base / mine)
+    return Certificate(
+        device=device.name,
+        driver=device.properties.driver,
+        toolchain=toolchain,
+        cubin=hashlib.sha256(built.cubin).hexdigest(),
+        workload=workload.name,
+        winner=winner,
+        timing=Timing.of(mine.ravel()),
+        baseline=Timing.of(base.ravel()),
+        interval=_interval(mine),
+        speedup=float(np.exp(np.median(logs))),
+        speedup_interval=_interval(np.exp(logs)),
+        processes=tuple(float(m) for m in np.median(mine, axis=1)),
+        launches=launches,
+        warm=None if isinstance(warm, Failure) else float(np.median(warm)),
+        drift=stressed[0],
+        findings=findings,
+        counters=counters,
+        profile=device.last_profile.outcome,
+        problems=(*problems, *stressed[1], *_found(findings)),
+    )
+
+
+def _sample(
+    device: CudaDevice, sides: Sequence[Built], workload: Workload
+) -> tuple[Array, int] | Failure:
+    """Samples of shape (processes, rounds, sides) and how many launches each side had."""
+    parts: list[Array] = []
+    launches, rounds = 0, ROUNDS
+    for _ in range(PROCESSES):
+        device.restart()
+        made = device.time(sides, workload, rounds)
+        if isinstance(made, Failure):
+            return made
+        assert device.last_times is not None
+        repeats = min(device.last_times.repeats)
+        launches += rounds * repeats
+        if not parts:
+            least = math.ceil(LEAST_LAUNCHES / (PROCESSES * repeats))
+            more = device.time(sides, workload, least - rounds) if least > rounds else made[:0]
+            if isinstance(more, Failure):
+                return more
+            launches += len(more) * repeats
+            rounds = max(rounds, least)
+            made = np.concatenate([made, more])
+        parts.append(made)
+    return np.stack(parts), launches
+
+
+def _interval(values: Array) -> tuple[float, float]:
+    """The 95 % interval of the median over processes, each process one observation."""
+    medians = np.median(values, axis=1)
+    centre = float(np.median(values))
+    error = 1.253 * float(medians.std(ddof=1)) / math.sqrt(len(medians))
+    return centre - CONFIDENCE_Z * error, centre + CONFIDENCE_Z * error
+
+
+def _audited(device: CudaDevice, winner: int, check: Check) -> tuple[str, ...]:
+    """What is wrong with outputs of the winner's timed launches."""
+    wrong = [check(inputs, left) for side, inputs, left in device.audit() if side == winner]
+    return tuple(dict.fromkeys(f"a timed launch: {text}" for text in wrong if text))
+
+
+def _stress(
+    device: CudaDevice, built: Built, workload: Workload, check: Check
+) -> tuple[float | None, tuple[str, ...]]:
+    """Drift over ten thousand launches, and what speaks against the kernel after them."""
+    found = device.stress(built, workload, STRESS_LAUNCHES)
+    if isinstance(found, Failure):
+        return None, (f"under stress: {found.message}",)
+    left = found["left"]
+    _, inputs = device.prepared(built, workload)
+    text = check(inputs, Outputs(left.arrays, inputs_changed=left.changed))
+    problems = [f"after {found['launches']} launches: {text}"] if text else []
+    drift = float(found["drift"])
+    if drift > DRIFT_LIMIT:
+        problems.append(f"it slows down by {100 * drift:.1f} % over {found['launches']} launches")
+    return drift, tuple(problems)
+
+
+def _findings(device: CudaDevice, built: Built, small: Workload) -> dict[str, int]:
+    examined = device.examine(built, small)
+    return {name: found.count if found.outcome == "ok" else -1 for name, found in examined.items()}
+
+
+def _found(findings: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(f"{name} reports {n} errors" for name, n in findings.items() if n > 0)
+
+
+def differences(before: Certificate, now: Certificate) -> list[str]:
+    """What differs between two certificates of one kernel, in sentences; empty: they agree.
+
+    Times and speedup may move by 2 %, the drift that fresh processes show.
+    """
+    said = []
+    for name in ("device", "driver", "toolchain", "cubin", "workload"):
+        old, new = getattr(before, name), getattr(now, name)
+        if old != new:
+            said.append(f"{name} was {old}, is {new}")
+    numbers: Mapping[str, tuple[Any, Any]] = {
+        "time": (before.timing.median, now.timing.median),
+        "speedup": (before.speedup, now.speedup),
+    }
+    for name, (old, new) in numbers.items():
+        if abs(math.log(new / old)) > TOLERANCE:
+            said.append(f"{name} was {old:.4g}, is {new:.4g} ({100 * (new / old - 1):+.1f} %)")
+    for name in sorted(set(before.findings) | set(now.findings)):
+        old, new = before.findings.get(name), now.findings.get(name)
+        if old != new:
+            said.append(f"{name} found {old}, finds {new}")
+    said += [f"new: {text}" for text in now.problems if text not in before.problems]
+    return said
