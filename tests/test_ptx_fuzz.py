@@ -9,20 +9,29 @@ from pathlib import Path
 from ptxsearch.ptx import Module, SyntaxFault, parse
 from ptxsearch.ptx.render import render
 from ptxsearch.ptx.tokens import Tokens
+from ptxsearch.ptx.vocabulary import words
 
 DATA = Path(__file__).parent / "data" / "ptx"
 WORDS = (
-    "{ } ( ) [ ] < > , ; : = + - * / | ! @ _ . .reg .b32 .u64 .pred .v4 .f32 .param .shared .local "
-    ".global .const .align .entry .func .visible .extern .section .loc .file .branchtargets "
-    ".callprototype .calltargets .pragma .ptr .maxntid %r0 %r1 %rd1 %p1 %f1 %tid.x %r<9> WARP_SZ "
-    "0 1 -1 0x 0xFFFFFFFFFFFFFFFF 0f3F800000 0d 08 1e999 99999999999999999999 0xFF( generic( "
-    'mov.b32 bra ret call add.s32 ld.global.f32 st.global.f32 "x" "\n /* */ // \x00 \xe9 $L1 L1:'
-).split(" ")
+    *words(
+        """
+        { } ( ) [ ] < > , ; : = + - * / | ! @ _ . .reg .b32 .u64 .pred .v4 .f32 .param .shared
+        .local .global .const .align .entry .func .visible .extern .section .loc .file
+        .branchtargets .callprototype .calltargets .pragma .ptr .maxntid %r0 %r1 %rd1 %p1 %f1
+        %tid.x %r<9> WARP_SZ 0 1 -1 0x 0xFFFFFFFFFFFFFFFF 0f3F800000 0d 08 1e999
+        99999999999999999999 0xFF( generic( mov.b32 bra ret call add.s32 ld.global.f32
+        st.global.f32 "x" " /* */ // $L1 L1:
+        """
+    ),
+    "\n",
+    "\x00",
+    "\xe9",
+)
 
 
 def corpus() -> list[str]:
     """Every module kept beside the tests."""
-    return [path.read_text() for path in sorted(DATA.glob("*.ptx"))]
+    return [path.read_text() for path in sorted(DATA.rglob("*.ptx"))]
 
 
 def _flip(text: str, _: Sequence[str], rng: random.Random) -> str:

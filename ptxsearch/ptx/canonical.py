@@ -101,6 +101,7 @@ class _Renaming:
         self.functions: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         self.locals: dict[str, dict[str, str]] = {}
+        self.counts: dict[str, int] = {}
 
     def function(self, function: Function) -> None:
         """Name a function, its labels by place and its parameters by position."""
@@ -141,8 +142,8 @@ class _Renaming:
             self._global(name)
         else:
             kind = own.get(name, "t")
-            earlier = sum(1 for other in given.values() if other.startswith(kind))
-            given[name] = f"{kind}{earlier}"
+            self.counts[kind] = self.counts.get(kind, -1) + 1
+            given[name] = f"{kind}{self.counts[kind]}"
 
     def _global(self, name: str) -> None:
         """Name a module variable, then those that its initialiser refers to."""

@@ -57,8 +57,10 @@ class ControlFlow:
     @cached_property
     def dominators(self) -> dict[int, int]:
         """The immediate dominator of each reachable block; the entry's is itself."""
-        found = dict(nx.immediate_dominators(self.graph, 0)) if self.blocks else {}
-        return {**found, 0: 0} if found else found
+        if not self.blocks:
+            return {}
+        found = nx.immediate_dominators(self.graph, 0)
+        return {block: found[block] for block in found if block not in (0, EXIT)} | {0: 0}
 
     @cached_property
     def post_dominators(self) -> dict[int, int]:

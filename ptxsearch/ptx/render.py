@@ -130,7 +130,7 @@ def _statements(function: Function, files: dict[str, int]) -> Iterator[_Item]:
         labels.setdefault(index, []).append(f"{label}:")
     for index, text in function.pragmas:
         labels.setdefault(index, []).append(f'.pragma "{text}";')
-    declarations = sorted(_declarations(function), key=lambda item: item[0], reverse=True)
+    declarations = sorted(_declarations(function), key=lambda item: item[0])[::-1]
     source: Source | None = None
     for index, instruction in enumerate(function.instructions):
         while declarations and declarations[-1][0] <= instruction.line:

@@ -170,7 +170,12 @@ class Scopes:
                 f"'{match[1]}{numbered.count - 1}': declare {int(match[2]) + 1} or more",
                 at,
             )
-        known = [*self._names, *(f"{prefix}0" for prefix in self._ranges), *SPECIALS]
+        number = int(match[2]) if match else 0
+        in_range = (
+            f"{prefix}{number if number < numbered.count else 0}"
+            for prefix, numbered in self._ranges.items()
+        )
+        known = [*self._names, *in_range, *SPECIALS]
         self.tokens.fail(
             f"register '{text}' is not declared{suggestion(text, known)}; declare it with .reg "
             "before its first use",
