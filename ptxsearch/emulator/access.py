@@ -150,7 +150,7 @@ def _fetch(
 
 
 def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = False) -> Array | None:
-    """Check a read for races; marks (by lane of the chunk) of the lanes that read undefined bytes."""
+    """Check a read for races; marks, by lane of the chunk, of those that read undefined bytes."""
     chunk = frame.chunk
     launch, allocation = chunk.launch, piece.allocation
     bad: Array | None = None
@@ -165,7 +165,7 @@ def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = Fals
             bad = shadow.unwritten(piece.where, target.size)
     if allocation.defined is not None:
         known = allocation.defined[: allocation.size // target.size * target.size]
-        bad = ~piece.where.get(known.reshape(-1, target.size)).all(axis=1)
+        bad = np.asarray(~piece.where.get(known.reshape(-1, target.size)).all(axis=1))
     if bad is None or not bad.any():
         return None
     bad = np.broadcast_to(bad, (piece.lanes,))

@@ -167,8 +167,8 @@ class Target:
             ok = fits is not None and pattern.hi + offset + self.size <= fits.start + fits.size
         else:
             allocation, lane_rows = chunk.local, chunk.local_rows
-            fits = local_object(frame, pattern.lo + offset, self.size)
-            ok = fits is not None and pattern.hi + offset + self.size <= fits[1]
+            inside = local_object(frame, pattern.lo + offset, self.size)
+            ok = inside is not None and pattern.hi + offset + self.size <= inside[1]
         if not ok:
             self._check_own(frame, pattern, space, offset)
         stride = chunk.local_stride if space == "local" else chunk.launch.shared_stride

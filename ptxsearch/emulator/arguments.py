@@ -130,7 +130,7 @@ def _scalar(name: str, argument: Any, parameter: Variable) -> bytes:
     if isinstance(argument, bool | int | float):
         if parameter.type in ("f32", "f64"):
             kind: type[np.generic[Any]] = np.float32 if parameter.type == "f32" else np.float64
-            return kind(argument).tobytes()  # type: ignore[call-arg]
+            return kind(argument).tobytes()
         if isinstance(argument, float):
             raise Refused(f"argument {name}: a float for a parameter of type {parameter.type}")
         mask = (1 << 8 * parameter.size) - 1

@@ -21,7 +21,7 @@ from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import ASYNC
 from ptxsearch.emulator.report import Unsupported
 from ptxsearch.emulator.shadow import Values, base_stamp
-from ptxsearch.ptx.syntax import Instruction, Integer
+from ptxsearch.ptx.syntax import Instruction, Integer, Register
 
 if TYPE_CHECKING:
     from ptxsearch.emulator.machine import Chunk
@@ -140,7 +140,8 @@ def _build_copy(t: Translator, instruction: Instruction) -> Step:
     given = -1
     ignored = False
     if len(operands) > 3:
-        kind = t.register_type(operands[3]) if hasattr(operands[3], "name") else "u32"
+        last = operands[3]
+        kind = t.register_type(last) if isinstance(last, Register) else "u32"
         ignored = kind == "pred"
         given = t.source(operands[3], kind)
 

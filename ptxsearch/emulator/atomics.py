@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 OPERATIONS = ("add", "min", "max", "inc", "dec", "exch", "cas", "and", "or", "xor")
 MANY = 64
+BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 TINY = np.float32(np.finfo(np.float32).tiny)
 
 Update = Callable[[Array, Array, Array], Array]
@@ -233,7 +234,7 @@ def _type_of(name: str) -> np.dtype[Any]:
         case "f16" | "f16x2":
             return np.dtype(np.float16)
         case "bf16" | "bf16x2":
-            return np.dtype(ml_dtypes.bfloat16)
+            return BFLOAT16
         case "f32" | "f64":
             return np.dtype(np.float32 if name == "f32" else np.float64)
     width = int(name[1:]) // 8

@@ -149,9 +149,9 @@ def _build_reduction(t: Translator, instruction: Instruction, *, aligned: bool) 
         if operation == "popc":
             result: Array = (rows & present).sum(axis=1).astype(np.uint32)
         elif operation == "and":
-            result = (rows | ~present).all(axis=1)
+            result = np.asarray((rows | ~present).all(axis=1))
         else:
-            result = (rows & present).any(axis=1)
+            result = np.asarray((rows & present).any(axis=1))
         wide = np.repeat(result, chunk.width)
         for parked, index in going:
             active = None if index.size == chunk.lanes else Active(index, chunk.lanes)

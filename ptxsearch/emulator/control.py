@@ -305,7 +305,7 @@ def build_call(t: Translator, instruction: Instruction) -> Step:
             lanes = index[np.broadcast_to(picked == value, index.shape)]
             part = None if lanes.size == chunk.lanes else Active(lanes, chunk.lanes)
             once = Group(group.frame, group.pc, part, group.steps)
-            enter(chunk, once, t, function, returns, arguments)  # type: ignore[arg-type]
+            enter(chunk, once, t, function, returns, arguments)
         return False
 
     step = control_step(instruction, control, critical=(slot,))

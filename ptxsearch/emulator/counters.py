@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxsearch.emulator.code import Segment
 from ptxsearch.emulator.footprint import Footprint
@@ -116,9 +116,9 @@ class Tally:
         counts["ptx_warp_instructions"] = warps
         counts["branches"] = self.branches
         counts["divergent_branches"] = self.divergent_branches
-        zero = dict.fromkeys(COUNTED, 0.0)
-        known = {name: float(value) for name, value in counts.items() if name in FIELDS}
-        return Counters(**{**zero, **known})
+        known: dict[str, Any] = dict.fromkeys(COUNTED, 0.0)
+        known |= {name: float(value) for name, value in counts.items() if name in FIELDS}
+        return Counters(**known)
 
 
 COUNTED = (

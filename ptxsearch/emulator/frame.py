@@ -55,8 +55,8 @@ class Frame:
         self.code = code
         self.parent = parent
         self.return_pc = return_pc
-        self.depth = parent.depth + 1 if parent else 0
-        self.local_base = parent.local_base + parent.code.frame_bytes if parent else 0
+        self.depth: int = parent.depth + 1 if parent else 0
+        self.local_base: int = parent.local_base + parent.code.frame_bytes if parent else 0
         self.taint: dict[int, Array] = {}
         self.returns: tuple[tuple[int, int], ...] = ()
         registers: Registers = [None] * code.size

@@ -96,7 +96,8 @@ def assigned(old: Array | None, new: Array, active: Active | None, lanes: int) -
     if active is None:
         return new
     if old is None:
-        fresh = np.zeros((lanes, *new.shape[1:]), new.dtype)
+        fresh = np.empty((lanes, *new.shape[1:]), new.dtype)
+        fresh.fill(0)
     elif old.shape[0] == 1:
         fresh = np.empty((lanes, *old.shape[1:]), new.dtype)
         fresh[:] = old
@@ -109,7 +110,8 @@ def assigned(old: Array | None, new: Array, active: Active | None, lanes: int) -
 def blended(old: Array | None, new: Array, active: Active, lanes: int) -> Array:
     """As `assigned`, where `new` has a value for every lane of the chunk."""
     if old is None:
-        fresh = np.zeros((lanes, *new.shape[1:]), new.dtype)
+        fresh = np.empty((lanes, *new.shape[1:]), new.dtype)
+        fresh.fill(0)
     elif old.shape[0] == 1:
         fresh = np.empty((lanes, *old.shape[1:]), new.dtype)
         fresh[:] = old

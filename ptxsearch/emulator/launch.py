@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -251,10 +251,10 @@ class Launch(Findings):
         )
 
 
-def _summary(faults: Sequence[Fault] | object, unsupported: Unsupported | None) -> str:
+def _summary(faults: Iterable[Fault], unsupported: Unsupported | None) -> str:
     if unsupported is not None:
         return str(unsupported)
-    first = next(iter(faults), None)  # type: ignore[call-overload]
+    first = next(iter(faults), None)
     return str(first) if first is not None else ""
 
 

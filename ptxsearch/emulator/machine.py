@@ -7,6 +7,7 @@ go first.
 
 from __future__ import annotations
 
+from operator import length_hint
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,9 +43,7 @@ class Chunk:
         self.lanes = self.rows * self.width
         self.first = first_row * self.width
         self.order = Ordering(launch.sequence, self.first, self.rows, self.width)
-        self.live = np.ones((self.rows, self.width), np.bool_)
-        self.live[:, launch.threads :] = False
-        self.live = self.live.reshape(-1)
+        self.live: Array = np.tile(np.arange(self.width) < launch.threads, self.rows)
         self.live_count = self.rows * launch.threads
         self.real = self.live.copy()
         self.announced: dict[tuple[int, int], list[int]] = {}
@@ -225,20 +224,20 @@ class Chunk:
             run_tainted(frame, segment.steps, active)
             return
         if active is None:
-            steps = iter(segment.fast)
+            fast = iter(segment.fast)
             try:
-                for step in steps:
+                for step in fast:
                     step(registers)
             except TaintStarted:
-                done = len(segment.fast) - steps.__length_hint__()
+                done = len(segment.fast) - length_hint(fast)
                 run_tainted(frame, segment.steps[done:], active)
             return
-        masked_steps = iter(segment.masked)
+        masked = iter(segment.masked)
         try:
-            for masked_step in masked_steps:
+            for masked_step in masked:
                 masked_step(registers, active)
         except TaintStarted:
-            done = len(segment.masked) - masked_steps.__length_hint__()
+            done = len(segment.masked) - length_hint(masked)
             run_tainted(frame, segment.steps[done:], active)
 
     def looped(self, group: Group) -> bool:

@@ -70,7 +70,6 @@ def build_trap(t: Translator, instruction: Instruction) -> Step:
             count=lanes.size,
             message="the kernel executed trap",
         )
-        return False
 
     return control_step(instruction, control)
 

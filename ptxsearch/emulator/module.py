@@ -18,7 +18,7 @@ from ptxsearch.emulator.memory import (
 )
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.program import Program, function_addresses
-from ptxsearch.emulator.report import Report, Triple
+from ptxsearch.emulator.report import Report, Triple, Unsupported
 from ptxsearch.errors import UsageError
 from ptxsearch.ptx import Module as Parsed
 from ptxsearch.ptx import SyntaxFault, parse
@@ -135,8 +135,6 @@ class Module:
         grid3, block3 = _triple("grid", grid), _triple("block", block)
         _check_shape(program, grid3, block3, shared_bytes)
         if _triple("cluster", cluster) != (1, 1, 1):
-            from ptxsearch.emulator.report import Unsupported
-
             raise Unable(Unsupported("cluster launch", program.entry.line, "clusters"))
         for allocation in self._memory:
             allocation.begin()
@@ -205,11 +203,11 @@ def _check_shape(program: Program, grid: Triple, block: Triple, shared_bytes: in
             raise Refused(f"block of {threads} threads exceeds .maxntid {limit}")
 
 
-def load(ptx: str | bytes, arch: str = "sm_90") -> Module:
+def load(ptx: str | bytes | Parsed, arch: str = "sm_90") -> Module:
     """The module of a PTX text; its variables keep their contents between launches."""
     return Module(ptx, arch)
 
 
-def emulate(ptx: str | bytes, *, entry: str, arch: str = "sm_90", **launch: Any) -> Report:
+def emulate(ptx: str | bytes | Parsed, *, entry: str, arch: str = "sm_90", **launch: Any) -> Report:
     """The report of one launch in a freshly loaded module."""
     return load(ptx, arch).launch(entry, **launch)

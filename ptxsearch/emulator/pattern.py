@@ -20,7 +20,7 @@ BANKS = 32
 class Pattern:
     """The values of an address register over the active lanes."""
 
-    __slots__ = ("_cache", "_misfit", "active", "address", "hi", "lanes", "lo", "source")
+    __slots__ = ("_cache", "_misfit", "_places", "active", "address", "hi", "lanes", "lo", "source")
 
     def __init__(self, source: Array, active: Active | None, lanes: int) -> None:
         self.source = source
@@ -33,7 +33,8 @@ class Pattern:
         self.lo = int(self.address.min())
         self.hi = int(self.address.max())
         self._misfit = -1
-        self._cache: dict[tuple[object, ...], object] = {}
+        self._places: dict[tuple[int, int, int], Where] = {}
+        self._cache: dict[tuple[str, int], int] = {}
 
     def serves(self, source: Array, active: Active | None) -> bool:
         """Whether the pattern is that of this very register value and these lanes."""
@@ -66,13 +67,13 @@ class Pattern:
         """
         if offset % size or not self.aligned(size, 0):
             return place(self._flat(rows) + (offset - base), self.lanes, size)
-        key = ("place", size, base, stride)
-        found = self._cache.get(key)
+        key = (size, base, stride)
+        found = self._places.get(key)
         if found is None:
             flat = self._flat(rows)
             found = place(flat - base if base else flat, self.lanes, size)
-            self._cache[key] = found
-        return found.shifted(offset // size) if offset else found  # type: ignore[attr-defined, no-any-return]
+            self._places[key] = found
+        return found.shifted(offset // size) if offset else found
 
     def _flat(self, rows: Array | None) -> Array:
         if rows is None:
@@ -92,7 +93,7 @@ class Pattern:
         if found is None:
             found = self._sectors(offset % SECTOR)
             self._cache[key] = found
-        return found  # type: ignore[return-value]
+        return found
 
     def distinct(self, size: int) -> int:
         """Distinct elements of `size` bytes, summed over the warps."""
@@ -101,7 +102,7 @@ class Pattern:
         if found is None:
             found = self._units(size.bit_length() - 1, 0)
             self._cache[key] = found
-        return found  # type: ignore[return-value]
+        return found
 
     def _sectors(self, offset: int) -> int:
         return self._units(5, offset)
@@ -135,7 +136,7 @@ class Pattern:
         if found is None:
             found = self._wavefronts(max(size, BANK_BYTES))
             self._cache[key] = found
-        return found  # type: ignore[return-value]
+        return found
 
     def phases(self, size: int) -> int:
         """Passes that remain where no two lanes meet in a bank."""
@@ -170,7 +171,7 @@ def _distinct(rows: Array) -> int:
     if steps.size and int(steps.min()) < 0:
         rows = np.sort(rows, axis=1)
         steps = rows[:, 1:] - rows[:, :-1]
-    return rows.shape[0] + int(np.count_nonzero(steps))
+    return int(rows.shape[0]) + int(np.count_nonzero(steps))
 
 
 def _degree(unit: Array, owner: Array, banks: int) -> int:

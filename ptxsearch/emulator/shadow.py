@@ -69,14 +69,14 @@ class Values:
     def changed(self) -> Array:
         """Whether each lane stores something else than what is there."""
         differs = self.current() != self.new
-        return differs if differs.ndim == 1 else differs.any(axis=1)
+        return np.asarray(differs if differs.ndim == 1 else differs.any(axis=1))
 
     def differ(self, rows: Array, others: Array) -> Array:
         """Whether the lanes `rows` store something else than the lanes `others`."""
         if self.new.shape[0] == 1:
             return np.zeros(rows.size, np.bool_)
         differs = self.new[rows] != self.new[others]
-        return differs if differs.ndim == 1 else differs.any(axis=1)
+        return np.asarray(differs if differs.ndim == 1 else differs.any(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +435,7 @@ class Shadow:
             if self.full:
                 return None
         bad = where.get(self._rows(self.writers, granules)) == 0
-        return bad if bad.ndim == 1 else bad.any(axis=1)
+        return np.asarray(bad if bad.ndim == 1 else bad.any(axis=1))
 
     def landed(self, elements: Array, size: int, stamps: Array) -> None:
         """An asynchronous write of elements of `size` bytes has arrived, for its issuers."""

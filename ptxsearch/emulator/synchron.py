@@ -6,7 +6,7 @@ at the word; an atomic, or a strong read with a fence after it, takes it from th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from ptxsearch.emulator.ordering import Clock
 
 if TYPE_CHECKING:
     from ptxsearch.emulator.machine import Chunk
+
+Key = TypeVar("Key")
 
 Word = tuple[int, int]
 """A word: its block (-1 for memory of all blocks) and its address."""
@@ -75,20 +77,8 @@ class Synchron:
         block = number // chunk.width
         published = order.knowledge(lane) if release else order.published.get(lane)
         within = self._within.get(number)
-        for table, key, clock in (
-            (self._words, word, published),
-            (self._block_words, (block, word), within),
-        ):
-            old = table.get(key)  # type: ignore[attr-defined]
-            if clock is None:
-                if not keep:
-                    table.pop(key, None)  # type: ignore[attr-defined]
-            elif keep and old is not None:
-                joined = old.copy()
-                joined.join(clock)
-                table[key] = joined  # type: ignore[index]
-            else:
-                table[key] = clock  # type: ignore[index]
+        _put(self._words, word, published, keep=keep)
+        _put(self._block_words, (block, word), within, keep=keep)
 
     def atomic(self, frame: Frame, target: Target, active: Active | None, *, release: bool) -> None:
         """A read-modify-write: takes what the word holds and adds what was published."""
@@ -100,6 +90,20 @@ class Synchron:
             for clock in self._held(chunk, lane, word):
                 chunk.order.learn(lane, clock)
             self._leave(chunk, lane, word, release=release, keep=True)
+
+
+def _put(table: dict[Key, Clock], key: Key, clock: Clock | None, *, keep: bool) -> None:
+    """Leave a clock at a word, joined with the one there if that is kept."""
+    old = table.get(key)
+    if clock is None:
+        if not keep:
+            table.pop(key, None)
+    elif keep and old is not None:
+        joined = old.copy()
+        joined.join(clock)
+        table[key] = joined
+    else:
+        table[key] = clock
 
 
 def _live(chunk: Chunk, active: Active | None) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -70,8 +70,8 @@ def _formatted(frame: Frame, lane: int, template: str, values: int) -> str:
         if kind == "%":
             return "%"
         if kind in "fFeEgGaA":
-            value: Any = float(np.frombuffer(take(8), np.float64)[0])
-            return value.hex() if kind in "aA" else spec % value
+            value = float(np.frombuffer(take(8), np.float64)[0])
+            return float(value).hex() if kind in "aA" else str(spec % value)
         if kind == "s":
             return spec % _string(frame, lane, int.from_bytes(take(8), "little"))
         if kind == "p":
@@ -141,7 +141,6 @@ def build_assertion(
             count=lanes.size,
             message=f"assertion failed: {message} ({file}:{line})",
         )
-        return False
 
     return control
 

@@ -151,11 +151,11 @@ def _check_whole_warps(chunk: Chunk, entries: list[Parked], lanes: Array, number
         place[parked.index] = parked.pc + (id(parked.frame) << 20) % (1 << 60)
         aligned[parked.index] = parked.aligned
     going = lanes.reshape(-1, 32)
-    touched = (going & aligned.reshape(-1, 32)).any(axis=1)
+    touched = np.asarray((going & aligned.reshape(-1, 32)).any(axis=1))
     real = chunk.real.reshape(-1, 32)
     places = place.reshape(-1, 32)
     highest = places.max(axis=1, keepdims=True)
-    bad = touched[:, None] & real & (~going | (places != highest))
+    bad: Array = touched[:, None] & real & (~going | (places != highest))
     if bad.any():
         divergent(chunk, entries, bad.reshape(-1), number)
 
@@ -210,9 +210,12 @@ def stuck(chunk: Chunk) -> None:
         if not parked.aligned:
             continue
         lanes = np.zeros(chunk.lanes, np.bool_)
-        lanes[parked.index] = True
+        for other in entries:
+            if other.pc == parked.pc and other.frame is parked.frame:
+                lanes[other.index] = True
         rows = lanes.reshape(-1, 32)
-        bad = rows.any(axis=1)[:, None] & ~rows & chunk.real.reshape(-1, 32)
+        some = np.asarray(rows.any(axis=1))
+        bad = some[:, None] & ~rows & chunk.real.reshape(-1, 32)
         if bad.any():
             divergent(chunk, entries, bad.reshape(-1), int(parked.numbers[0]))
     parked = (entries or chunk.parked)[0]

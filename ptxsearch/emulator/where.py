@@ -164,13 +164,13 @@ def place(address: Array, lanes: int, size: int) -> Where:
     """The place of `lanes` addresses in elements of `size` bytes; all are multiples of it."""
     if address.size == 1:
         return Single(int(address[0]) // size, lanes)
-    first, second = int(address[0]), int(address[1])
-    last = int(address[-1])
-    if second - first == size:
+    first, last = int(address[0]), int(address[-1])
+    if last > first:
         steps = address[1:] - address[:-1]
-        if last - first == size * (lanes - 1) and bool((steps == size).all()):
+        odd = steps != size
+        if last - first == size * (lanes - 1) and not bool(odd.any()):
             return Run(first // size, lanes)
-        found = _rows(address, steps, size)
+        found = _rows(address, odd, size)
         if found is not None:
             return found
     elif first == last and int(address.min()) == int(address.max()):
@@ -178,21 +178,22 @@ def place(address: Array, lanes: int, size: int) -> Where:
     return List(address >> (size.bit_length() - 1))
 
 
-def _rows(address: Array, steps: Array, size: int) -> Rows | None:
-    """The strided pattern of addresses that run on in rows of one length, if that is what it is."""
-    odd = steps != size
+def _rows(address: Array, odd: Array, size: int) -> Rows | None:
+    """The strided pattern of addresses that run on in rows of one length, if that is what it is.
+
+    `odd` marks the steps between lanes that are not `size`.
+    """
     width = int(odd.argmax()) + 1
     lanes = address.size
-    if width < 8 or lanes % width:
+    if lanes % width:
         return None
     rows = lanes // width
-    if int(np.count_nonzero(odd)) != rows - 1:
-        return None
     starts = address[::width]
-    gaps = starts[1:] - starts[:-1]
-    gap = int(gaps[0]) if rows > 1 else size * width
-    if gap < size * width or gap % size or not bool((gaps == gap).all()):
+    gap = int(starts[1] - starts[0]) if rows > 1 else size * width
+    if gap < size * width or gap % size or int(starts[-1] - starts[0]) != gap * (rows - 1):
         return None
-    if not bool(odd[width - 1 :: width].all()):
+    if int(np.count_nonzero(odd)) != rows - 1 or not bool(odd[width - 1 :: width].all()):
+        return None
+    if not bool((starts[1:] - starts[:-1] == gap).all()):
         return None
     return Rows(int(address[0]) // size, rows, width, gap // size)
