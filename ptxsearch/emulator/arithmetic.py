@@ -68,6 +68,7 @@ def _merged() -> Mapping[str, tuple[Rule, ...]]:
 
 
 RULES = _merged()
+ROUNDINGS = frozenset(["rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"])
 
 
 def decode(instruction: Instruction, registers: Mapping[str, str]) -> Decoded:
@@ -77,6 +78,8 @@ def decode(instruction: Instruction, registers: Mapping[str, str]) -> Decoded:
     width by the operation itself, so arrays go in and out as stored.
     """
     form = form_of(instruction, registers)
+    if len(ROUNDINGS.intersection(form.flags)) > 1:
+        return Invalid(f"{instruction.mnemonic} has more than one rounding mode")
     for candidate in RULES.get(form.opcode, ()):
         if candidate.matches(form):
             built = candidate.build(form)

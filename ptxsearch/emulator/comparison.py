@@ -111,13 +111,13 @@ def _set(form: Form) -> Decoded:
     result, type_ = form.types
     if type_.endswith("x2"):
         return _set_packed(form)
+    if result.endswith("x2") or (form.has("ftz") and type_ not in ("f16", "f32")):
+        return Invalid(f"there is no {form.opcode}.{'.'.join((*form.flags, result, type_))}")
     test = _test(form, type_)
     if isinstance(test, Invalid):
         return test
     kind = STORAGE[WIDTHS[result]].type
-    true = {"f32": kind(0x3F800000), "f16": kind(0x3C00), "bf16": kind(0x3F80)}.get(
-        result, ~kind(0)
-    )
+    true = kind(ONES[result]) if result in ONES else ~kind(0)
     join = JOINS.get(form.one_of(*JOINS))
 
     def run(a: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
@@ -130,6 +130,7 @@ def _set(form: Form) -> Decoded:
     return Operation((type_, type_, *more), (result,), run)
 
 
+ONES: Mapping[str, int] = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}
 PACKED_TRUE: Mapping[str, int] = {"f16x2": 0x3C00, "bf16x2": 0x3F80, "u32": 0xFFFF, "s32": 0xFFFF}
 """What each half of a result becomes where the comparison of its lane holds."""
 
@@ -139,16 +140,16 @@ def _setp_packed(form: Form) -> Decoded:
     test, join = _test(form, form.type.removesuffix("x2")), JOINS.get(form.one_of(*JOINS))
     if isinstance(test, Invalid):
         return test
-    if len(form.destinations) != 2:
-        return Invalid(f"setp.{form.type} needs two predicates p|q")
+
+    count = len(form.destinations)
 
     def run(a: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
         both = test(lanes(a), lanes(b))
-        parts = (both[:, 0], both[:, 1])
+        parts = (both[:, 0], both[:, 1])[:count]
         return parts if join is None else tuple(join(part, rest[0]) for part in parts)
 
     more = () if join is None else ("pred",)
-    return Operation((form.type, form.type, *more), ("pred", "pred"), run)
+    return Operation((form.type, form.type, *more), ("pred",) * count, run)
 
 
 def _set_packed(form: Form) -> Decoded:
@@ -156,7 +157,7 @@ def _set_packed(form: Form) -> Decoded:
     test, join = _test(form, type_.removesuffix("x2")), JOINS.get(form.one_of(*JOINS))
     if isinstance(test, Invalid):
         return test
-    if not type_.endswith("x2") or (result.endswith("x2") and result != type_):
+    if result not in PACKED_TRUE or (result.endswith("x2") and result != type_):
         return Invalid(f"there is no set.{result}.{type_}")
     true = np.uint16(PACKED_TRUE[result])
 

@@ -39,6 +39,8 @@ def _cvt(form: Form) -> Decoded:
     if len(form.sources) != 1:
         return Unsupported(f"cvt of types {form.types}")
     result, source = form.types
+    if not _permitted(form, result, source):
+        return Invalid(f"there is no cvt.{'.'.join((*form.flags, result, source))}")
     if source not in FLOATS and result not in FLOATS:
         convert: Convert | Invalid = _between_integers(form, result, source)
     elif source not in FLOATS:
@@ -51,6 +53,21 @@ def _cvt(form: Form) -> Decoded:
         return convert
     function = convert
     return Operation((source,), (result,), lambda a: (function(a),))
+
+
+def _permitted(form: Form, result: str, source: str) -> bool:
+    """Whether the types may carry the form's modifiers other than rounding."""
+    flags = set(form.flags) - set(TO_INTEGER) - set(TO_FLOAT)
+    if source == "tf32":
+        return False
+    allowed = set()
+    if "f32" in (result, source) and result != "tf32":
+        allowed.add("ftz")
+    if "bf16" not in (result, source) and result != "tf32":
+        allowed.add("sat")
+    if source == "f32" and result in ("f16", "bf16", "tf32"):
+        allowed |= {"relu", "satfinite"}
+    return flags <= allowed and not ("sat" in flags and flags & {"relu", "satfinite"})
 
 
 def _seen(type_: str) -> np.dtype[Any]:
@@ -169,7 +186,7 @@ def _clamped_integers(x: Array, seen: np.dtype[Any], nan: int) -> Array:
 def _between_floats(form: Form, result: str, source: str) -> Convert | Invalid:
     whole, mode = form.one_of(*TO_INTEGER), form.one_of(*TO_FLOAT)
     narrows = result == "tf32" or FORMATS[result].precision < FORMATS[source].precision
-    if narrows and not mode:
+    if narrows and not mode and (result, source) != ("bf16", "f16"):
         return Invalid(f"cvt.{result}.{source} needs a rounding mode")
     flush = form.has("ftz")
     clamp, relu, finite = form.has("sat"), form.has("relu"), form.has("satfinite")

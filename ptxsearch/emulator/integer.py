@@ -13,6 +13,7 @@ from ptxsearch.emulator.operation import (
     Array,
     Decoded,
     Form,
+    Invalid,
     Operation,
     Rule,
     rule,
@@ -120,11 +121,15 @@ def _product(form: Form) -> tuple[Binary, str]:
 
 
 def _mul(form: Form) -> Decoded:
+    if len(form.flags) != 1:
+        return Invalid(f"mul.{form.type} needs one of .hi .lo .wide")
     function, result = _product(form)
     return Operation((form.type, form.type), (result,), lambda a, b: (function(a, b),))
 
 
 def _mad(form: Form) -> Decoded:
+    if not form.one_of("hi", "lo", "wide") or form.flags in (("hi", "lo"), ("lo", "hi")):
+        return Invalid(f"mad.{form.type} needs one of .hi .lo .wide")
     function, result = _product(form)
     return _multiply_add(form, function, result)
 

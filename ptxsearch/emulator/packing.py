@@ -125,13 +125,12 @@ def _to_pair(form: Form) -> Decoded:
 
 
 def _from_powers(form: Form) -> Decoded:
-    """A word of two biased exponents into two bf16; 255 is NaN."""
-    table = np.where(
-        np.arange(256) == 255, np.nan, np.ldexp(np.float32(1), np.arange(256) - 127)
-    ).astype(np.float32)
+    """A word of two biased exponents into two bf16; 0 is subnormal there and 255 NaN."""
+    table = np.arange(256, dtype=np.uint16) << np.uint16(7)
+    table[0], table[255] = 0x0040, FORMATS["bf16"].nan or 0
 
     def run(a: Array) -> tuple[Array, ...]:
-        return (joined(encoded(table[lanes(a, np.uint8)], "bf16")),)
+        return (joined(table[lanes(a, np.uint8)]),)
 
     return Operation((form.types[1],), (form.types[0],), run)
 
