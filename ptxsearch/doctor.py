@@ -29,10 +29,9 @@ from ptxsearch.toolchain import Compiled, cache_folder, compile_kernel, driver_v
 from ptxsearch.toolchain.find import Toolchain, machine_toolchain
 
 State = Literal["ok", "warning", "missing"]
-_GPU_FIELDS = (
-    "name", "compute_cap", "memory.used", "memory.total", "utilization.gpu",
-    "clocks_throttle_reasons.active", "mig.mode.current",
-)  # fmt: skip
+_GPU_FIELDS = "name,compute_cap,memory.used,memory.total,utilization.gpu,{},mig.mode.current"
+# Drivers from 535 on have the first name, older ones the second.
+_REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 # Bits of nvmlClocksEventReasons that slow a kernel down (NVML manual).
 _THROTTLES = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "software thermal slowdown",
               0x40: "hardware thermal slowdown", 0x80: "power brake"}  # fmt: skip
@@ -123,6 +122,10 @@ def _driver() -> Check:
     text = f"CUDA {version // 1000}.{version % 1000 // 10}"
     if version < 12000:
         return Check("driver", "missing", text, "install an NVIDIA driver 525 or newer")
+    bindings = _version("cuda-bindings")
+    if version < 13000 and bindings.partition(".")[0] == "13":
+        found = f"{text}, older than cuda-bindings {bindings}"
+        return Check("driver", "warning", found, "pip install 'ptxsearch[cu12]'")
     return Check("driver", "ok", text)
 
 
@@ -134,9 +137,12 @@ def _gpus() -> list[Check]:
             return [Check("GPU", "warning", "none", "the emulated device needs none")]
         mend = "install nvidia-utils of the driver's version"
         return [Check("GPU", "warning", "nvidia-smi is missing: its load is not known", mend)]
-    answer = _run(
-        [program, f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"]
-    )
+    answer = None
+    for name in _REASONS:
+        query = f"--query-gpu={_GPU_FIELDS.format(name)}"
+        answer = _run([program, query, "--format=csv,noheader,nounits"])
+        if answer is not None and answer.returncode == 0:
+            break
     if answer is None or answer.returncode:
         said = answer.stdout.strip().splitlines()[:1] if answer else ["no answer within 20 s"]
         return [Check("GPU", "warning", f"nvidia-smi failed: {' '.join(said)}", "reboot")]

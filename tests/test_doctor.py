@@ -97,6 +97,24 @@ def test_an_nvidia_smi_that_fails_is_said(programs: Path) -> None:
     assert "version mismatch" in check.found
 
 
+@pytest.mark.parametrize(
+    ("version", "bindings", "state", "remedy"),
+    [
+        (None, "13.0.3", "warning", "install an NVIDIA driver"), (11080, "13.0.3", "missing", "525"),
+        (12080, "13.0.3", "warning", "ptxsearch[cu12]"), (12080, "12.9.1", "ok", ""),
+        (13000, "13.0.3", "ok", ""),
+    ],
+)  # fmt: skip
+def test_the_driver_and_its_bindings_must_agree(
+    version: int | None, bindings: str, state: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is absent, too old, or older than the bindings has a remedy of its own."""
+    monkeypatch.setattr(doctor, "driver_version", lambda: version)
+    monkeypatch.setattr(doctor, "_version", lambda name: bindings)
+    check = only(diagnose(), "driver")
+    assert (check.state, remedy in check.remedy) == (state, True), check
+
+
 def test_the_profiler_is_found_by_its_version(programs: Path) -> None:
     """Ncu's version is read from what it prints; without it the fallback is named."""
     assert "static facts" in only(diagnose(), "ncu").found

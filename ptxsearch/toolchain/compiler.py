@@ -99,7 +99,9 @@ class Compiler:
         find_arch(arch)
         texts = dict(request.values)
         if problem := refuse_text(source) or refuse_values(texts):
-            return CompileFailure("limits", problem)
+            return CompileFailure(
+                "limits", problem, language="ptx" if language == "ptx" else "cuda"
+            )
         if language == "cuda":
             front = self.translate(source, texts, arch=arch, options=request.nvrtc_options)
         elif language == "ptx":
