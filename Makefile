@@ -22,7 +22,7 @@ check: $(STAMP)
 	"$(BIN)/ruff" format --check ptxsearch tests benchmarks
 	"$(BIN)/ruff" check ptxsearch tests benchmarks
 	"$(BIN)/mypy"
-	"$(BIN)/lint-imports" --config setup.cfg
+	"$(BIN)/lint-imports"
 
 slow: $(STAMP)
 	"$(BIN)/python" -m pytest -q -m slow
