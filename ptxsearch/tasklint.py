@@ -22,7 +22,7 @@ from ptxsearch.record import Record
 from ptxsearch.tasks import Task, Workload, Wrong
 
 Evaluate = Callable[[Task, Kernel], Evaluation]
-_LARGEST = 1 << 24
+_LARGEST = 1 << 20
 
 
 @dataclass(frozen=True)
