@@ -26,6 +26,7 @@ from ptxsearch.emulator import (
     packing,
     video,
 )
+from ptxsearch.emulator.fitting import fit
 from ptxsearch.emulator.operation import (
     STORAGE,
     WIDTHS,
@@ -35,7 +36,6 @@ from ptxsearch.emulator.operation import (
     Operation,
     Rule,
     Unsupported,
-    fit,
     form_of,
 )
 from ptxsearch.ptx.syntax import Float, Instruction, Integer
@@ -102,17 +102,12 @@ def encode(value: Integer | Float, type_: str) -> np.generic[Any]:
 
 
 def _float_bits(value: Float, width: int) -> int:
-    """The bits of a floating literal at a width; wider literals are rounded to nearest."""
-    if value.width == width:
-        return value.bits
-    number = (
-        np.uint32(value.bits).view(np.float32)
-        if value.width == 32
-        else np.uint64(value.bits).view(np.float64)
-    )
-    with np.errstate(all="ignore"):
-        if width == 16:
-            return int(np.float16(number).view(np.uint16))
-        if width == 32:
-            return int(np.float32(number).view(np.uint32))
-    return int(np.float64(number).view(np.uint64))
+    """The bits of a floating literal at a width.
+
+    A 64-bit literal is rounded to f32. A 32-bit one read as f64 keeps its bits as they are:
+    ptxas puts them into the lower word.
+    """
+    if value.width == 64 and width == 32:
+        with np.errstate(all="ignore"):
+            return int(np.uint64(value.bits).view(np.float64).astype(np.float32).view(np.uint32))
+    return value.bits

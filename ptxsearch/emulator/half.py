@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxsearch.emulator.conversion import encoded, rectified
-from ptxsearch.emulator.floating import counts, extreme, saturated
+from ptxsearch.emulator.floating import MODES, SINGLE, counts, extreme, saturated, single
 from ptxsearch.emulator.formats import TINY32, flushed, numbers
 from ptxsearch.emulator.operation import Array, Decoded, Form, Invalid, Operation, Rule, rule
 from ptxsearch.emulator.packed import paired
@@ -126,15 +126,37 @@ def _approximate(form: Form) -> Decoded:
     return _operation(form, np.exp2 if form.opcode == "ex2" else np.tanh, 1)
 
 
+def _mixed(form: Form) -> Decoded:
+    """add, sub and fma of f16 or bf16 sources with an f32 addend and result."""
+    function, count = SINGLE[form.opcode]
+    type_, mode = form.types[1], form.one_of(*MODES, default="rn")
+    inner = single(form, function(mode), count)
+
+    def run(*sources: Array) -> tuple[Array, ...]:
+        wide = [numbers(bits, type_).view(np.uint32) for bits in sources[:-1]]
+        return inner.run(*wide, sources[-1])
+
+    return replace(inner, sources=(*(type_,) * (count - 1), "f32"), run=run)
+
+
 F16, BF16 = "f16 f16x2", "bf16 bf16x2"
 RULES: Mapping[str, tuple[Rule, ...]] = {
-    "add": (rule(F16, "rn ftz sat", _build), rule(BF16, "rn", _build)),
-    "sub": (rule(F16, "rn ftz sat", _build), rule(BF16, "rn", _build)),
+    "add": (
+        rule(F16, "rn ftz sat", _build),
+        rule(BF16, "rn", _build),
+        rule("f32", "rn rz rm rp sat", _mixed, 2),
+    ),
+    "sub": (
+        rule(F16, "rn ftz sat", _build),
+        rule(BF16, "rn", _build),
+        rule("f32", "rn rz rm rp sat", _mixed, 2),
+    ),
     "mul": (rule(F16, "rn ftz sat", _build), rule(BF16, "rn", _build)),
     "fma": (
         rule(F16, "rn ftz sat", _build),
         rule(F16, "rn ftz relu", _build),
         rule(BF16, "rn relu", _build),
+        rule("f32", "rn rz rm rp sat", _mixed, 2),
     ),
     "min": (
         rule(F16, "ftz NaN xorsign abs", _extreme),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ptxsearch.ptx.syntax import Instruction, Operand, Pair, Register, Sink, Vector
+from ptxsearch.ptx.syntax import Instruction, Operand, Pair, Register, Vector
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[..., tuple[Array, ...]]
@@ -173,91 +173,3 @@ class Rule:
 def rule(types: str, flags: str, build: Callable[[Form], Decoded], *arity: int) -> Rule:
     """A `Rule` from blank-separated words; without `arity` it takes one type."""
     return Rule(frozenset(types.split()), frozenset(flags.split()), build, arity or (1,))
-
-
-def fit(operation: Operation, form: Form) -> Operation | Invalid:
-    """The operation adapted to the declared widths of the form's registers.
-
-    A wider source is truncated; a wider destination is extended by the sign of its type.
-    """
-    for role, types, operands in (
-        ("source", operation.sources, form.sources),
-        ("destination", operation.destinations, form.destinations),
-    ):
-        if len(types) != len(operands):
-            return Invalid(f"{form.opcode} takes {len(types)} {role}(s), got {len(operands)}")
-    cuts = tuple(_cut(form, *pair) for pair in zip(operation.sources, form.sources, strict=True))
-    grown = tuple(
-        _grown(form, *pair) for pair in zip(operation.destinations, form.destinations, strict=True)
-    )
-    for outcome in (*cuts, *grown):
-        if isinstance(outcome, Invalid):
-            return outcome
-    if not any(cuts) and not any(grown):
-        return operation
-    return replace(
-        operation,
-        destinations=tuple(
-            form.register_type(operand) if growth else type_
-            for type_, operand, growth in zip(
-                operation.destinations, form.destinations, grown, strict=True
-            )
-        ),
-        run=_adapted(operation.run, cuts, grown),
-    )
-
-
-Cast = tuple[np.dtype[Any], ...]
-
-
-def _cut(form: Form, type_: str, operand: Operand) -> Cast | Invalid:
-    """The casts that bring a wider register to the width of `type_`."""
-    declared = form.register_type(operand)
-    if not declared or declared not in WIDTHS:
-        return ()
-    have, need = WIDTHS[declared], WIDTHS[type_]
-    if have == need:
-        return ()
-    if have < need or need == 1:
-        return Invalid(f"{form.opcode} reads {type_} from a register of type {declared}")
-    return (STORAGE[need],) if have <= 64 else ()
-
-
-def _grown(form: Form, type_: str, operand: Operand) -> Cast | Invalid:
-    """The casts that bring a result of `type_` to the width of a wider register."""
-    declared = form.register_type(operand)
-    if isinstance(operand, Sink) or not declared or declared not in WIDTHS:
-        return ()
-    have, need = WIDTHS[declared], WIDTHS[type_]
-    if have == need:
-        return ()
-    if have < need or need == 1:
-        return Invalid(f"{form.opcode} writes {type_} to a register of type {declared}")
-    if type_.startswith("s"):
-        return (SIGNED[need], SIGNED[have], STORAGE[have])
-    return (STORAGE[have],)
-
-
-def _adapted(run: Run, cuts: tuple[Any, ...], grown: tuple[Any, ...]) -> Run:
-    """`run` with sources truncated and results extended."""
-
-    def adapted(*arrays: Array) -> tuple[Array, ...]:
-        cut = [
-            array.astype(casts[0]) if casts else array
-            for array, casts in zip(arrays, cuts, strict=False)
-        ]
-        results = run(*cut, *arrays[len(cuts) :])
-        wide = [
-            extend(result, casts) if casts else result
-            for result, casts in zip(results, grown, strict=False)
-        ]
-        return (*wide, *results[len(grown) :])
-
-    return adapted
-
-
-def extend(result: Array, casts: Cast) -> Array:
-    """The array widened by (wide unsigned,) or by (signed, wide signed, wide unsigned)."""
-    if len(casts) == 1:
-        return result.astype(casts[0])
-    return result.view(casts[0]).astype(casts[1]).view(casts[2])
