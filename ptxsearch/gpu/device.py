@@ -42,11 +42,11 @@ class Settings:
     """How a device works: `memory` bytes it may take, input `sets` kept for each workload.
 
     `recycle` kernels renew its process, `explain` asks compute-sanitizer about crashes. Modules
-    and buffers are new after `group` rounds; at least `placements` copies of the sets rotate.
+    and buffers are new after `group` rounds; `placements` copies of as many sets rotate.
     """
 
     memory: int = 16 << 30
-    sets: int = 4
+    sets: int = 8
     recycle: int = 50
     explain: bool = True
     group: int = 20
@@ -119,7 +119,7 @@ class CudaDevice:
         With two or more sides the second is the rival: its time sets the repeats of a sample. A
         failing side is named at the start of the fault's `object`: builts[0] is the first.
         """
-        sets = self._sets(builts[0], workload)
+        sets = self._some(self._sets(builts[0], workload))
         programs = [_program(built, sets[-1].inputs) for built in builts]
         for side, made in enumerate(programs):
             if isinstance(made, Failure) and made.fault is not None:
@@ -202,6 +202,12 @@ class CudaDevice:
         """
         sets = self._sets(built, workload)
         return program(built, sets[-1].inputs), sets[-1].inputs
+
+    def _some(self, sets: Sequence[Held]) -> Sequence[Held]:
+        """As many of the sets as there are placements, chosen at random."""
+        rng = np.random.Generator(np.random.Philox(next(self._counter)))
+        count = min(len(sets), self.settings.placements)
+        return [sets[index] for index in rng.choice(len(sets), count, replace=False)]
 
     def _sets(self, built: Built, workload: Workload) -> Sequence[Held]:
         sets = self._holdings.of(workload, built.kernel)
