@@ -140,10 +140,9 @@ class Expression:
                 return values[node.id]
             case ast.BinOp():
                 left, right = self._visit(node.left, values), self._visit(node.right, values)
-                return _BINARY[type(node.op)](left, right)
+                return _BINARY[type(node.op)](_number(left), _number(right))
             case ast.UnaryOp():
-                value = self._visit(node.operand, values)
-                return _unary(node.op, value)
+                return _unary(node.op, self._visit(node.operand, values))
             case ast.BoolOp():
                 return self._boolean(node, values)
             case ast.Compare():
@@ -157,15 +156,18 @@ class Expression:
         raise ExpressionError(f"{self.text!r} cannot be evaluated", "simplify it")
 
     def _boolean(self, node: ast.BoolOp, values: Mapping[str, Any]) -> Any:
+        """The operand that decides, as in Python; by row where one is a column."""
         is_and = isinstance(node.op, ast.And)
-        result: Any = is_and
-        for operand in node.values:
-            value = self._visit(operand, values)
-            if isinstance(value, np.ndarray) or isinstance(result, np.ndarray):
-                combine = np.logical_and if is_and else np.logical_or
-                result = combine(result, value)
-            elif bool(value) is not is_and:
-                return not is_and
+        result = self._visit(node.values[0], values)
+        for operand in node.values[1:]:
+            if not isinstance(result, np.ndarray):
+                if bool(result) is not is_and:
+                    return result
+                result = self._visit(operand, values)
+                continue
+            other = self._visit(operand, values)
+            truth = result.astype(bool)
+            result = np.where(truth, other, result) if is_and else np.where(truth, result, other)
         return result
 
     def _compare(self, node: ast.Compare, values: Mapping[str, Any]) -> Any:
@@ -192,9 +194,16 @@ class Expression:
         return f"Expression({self.text!r})"
 
 
+def _number(value: Any) -> Any:
+    """A column of truth values as numbers: numpy does not subtract those as Python does."""
+    is_truth = isinstance(value, np.ndarray) and value.dtype == bool
+    return value.astype(np.int64) if is_truth else value
+
+
 def _unary(op: ast.unaryop, value: Any) -> Any:
     if isinstance(op, ast.Not):
         return np.logical_not(value) if isinstance(value, np.ndarray) else not value
+    value = _number(value)
     if isinstance(op, ast.USub):
         return -value
     if isinstance(op, ast.UAdd):

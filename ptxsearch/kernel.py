@@ -168,10 +168,9 @@ class Kernel(Record):
 
     @cached_property
     def template(self) -> str:
-        """A sha256 equal for kernels that differ in values, comments and white space alone."""
-        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", self.source, flags=re.S)
+        """A sha256 equal for kernels that differ in values, comments and indentation alone."""
         parts = {
-            "source": " ".join(text.split()),
+            "source": _bare(self.source),
             "language": self.language,
             "rest": replace(self, source="", values={}, space=None).to_dict(),
             "space": None if self.space is None else self.space.to_dict(),
@@ -243,6 +242,12 @@ class Kernel(Record):
                 "declare it undefined and zero it inside the launches",
             )
         return shapes
+
+
+def _bare(source: str) -> str:
+    # Line breaks stay, preprocessor lines end there; a quote may hold what looks like a comment.
+    text = source if '"' in source else re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
+    return "\n".join(line for part in text.splitlines() if (line := " ".join(part.split())))
 
 
 def _bind(launch: Launch, names: Mapping[str, Any], buffers: frozenset[str]) -> BoundLaunch:

@@ -54,6 +54,8 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(kind: Any, data: Any, where: str) -> Any:
+    if kind is Any:
+        return data
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return _decode_union(arguments, data, where)

@@ -199,9 +199,7 @@ def test_equal_templates_share_a_node() -> None:
     class Again(ToyProposer):
         def propose(self, view: Any, node: Any, n: int, rng: Any) -> list[Proposal]:
             found = super().propose(view, node, n, rng)
-            return [
-                Proposal("", p.parent, view.root.kernel, p.edit, prior=p.prior) for p in found
-            ]
+            return [Proposal("", p.parent, view.root.kernel, p.edit, prior=p.prior) for p in found]
 
     search = Search(toy_task(space=None), proposers=[Again()], budget=Budget(trials=10))
     result = run(search).result()
