@@ -8,18 +8,21 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from typing import Literal
 
 from ptxsearch.budget import Budget, Spend
 from ptxsearch.config import DEFAULT_ARCH, make_evaluator, make_policy, open_store
+from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import ProviderPaused, UsageError
 from ptxsearch.evaluation import Evaluation
-from ptxsearch.kernel import Kernel, Proposal
+from ptxsearch.kernel import Idea, Kernel, Proposal
 from ptxsearch.llm import Ledger, exchanges, from_spec
 from ptxsearch.menu import Menu
 from ptxsearch.pipeline import Pipeline
 from ptxsearch.policy import Policy
+from ptxsearch.prompt import Brief, render
 from ptxsearch.proposer import Hooks, LLMProposer
-from ptxsearch.protocols import LLM, Device, Evaluator, Proposer, Store
+from ptxsearch.protocols import LLM, Device, Evaluator, Message, Proposer, Store
 from ptxsearch.search import Search
 from ptxsearch.store import SQLiteStore
 from ptxsearch.tasks import Task
@@ -106,6 +109,46 @@ def evaluate(
 ) -> Evaluation:
     """The verdict on one kernel, timed beside the task's baseline."""
     return make_evaluator(device, arch=arch).evaluate(task, kernel, baseline=task.baseline)
+
+
+def preview_prompt(
+    task: Task,
+    node: int = 0,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    purpose: str = "plan",
+    policy: Policy | None = None,
+    arch: str | None = None,
+) -> Sequence[Message]:
+    """The messages a model would be sent to expand `node` of a stored run (or of a fresh one).
+
+    Nothing is sent and nothing is written.
+    """
+    if purpose not in ("plan", "implement"):
+        raise UsageError(f"purpose {purpose!r}", "use plan or implement")
+    pipeline = Pipeline(EmulatedDevice(arch or DEFAULT_ARCH))
+    if store is None:
+        fresh = Search(task, proposers=(), policy=policy)
+        for proposal in fresh.ask():
+            fresh.tell([(proposal.id, pipeline.evaluate(task, task.baseline))])
+        view = fresh.view
+    else:
+        with SQLiteStore(store, read_only=True) as opened:
+            view = Search.stored(task, opened).view
+    if not 0 <= node < sum(1 for _ in view):
+        raise UsageError(f"no node {node}", f"give 0 to {sum(1 for _ in view) - 1}")
+    chosen = policy or Policy()
+    brief = Brief(
+        language=chosen.language,
+        arch=pipeline.device.arch,
+        ideas=chosen.ideas,
+        compiled=pipeline.ptx,
+    )
+    idea = view[node].idea or Idea("the idea chosen from the plan", "any")
+    kind: Literal["plan", "implement"] = "plan" if purpose == "plan" else "implement"
+    return render(
+        task, view, view[node], purpose=kind, brief=brief, idea=None if kind == "plan" else idea
+    )
 
 
 def stored_result(task: Task, store: str | os.PathLike[str], *, arch: str | None = None) -> Result:

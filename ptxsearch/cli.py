@@ -23,10 +23,10 @@ from ptxsearch.doctor import to_dict as doctor_dict
 from ptxsearch.emulator.case import run_case
 from ptxsearch.errors import PtxsearchError, UsageError
 from ptxsearch.exchange import answer_batch, ask_file, tell_file
-from ptxsearch.export import export_best
 from ptxsearch.kernelfile import read_kernel
 from ptxsearch.taskfile import bundled, load_task
 from ptxsearch.tasklint import lint as lint_task
+from ptxsearch.verification import verify as verify_result
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -100,7 +100,8 @@ def optimize(
     folder = None
     if result.best is not None and (out is not None or not as_json):
         folder = out or Path("runs") / wanted.name.replace("/", "_")
-        export_best(result.best, wanted, folder)
+        result.best.export(folder)
+        result.save(folder / "result.json")
     console.show_result(screen, result, folder, store)
     if as_json:
         _print_json(result.to_dict())
@@ -205,6 +206,38 @@ def doctor(
 
 
 @app.command()
+def verify(
+    result: Annotated[Path, typer.Argument(help="the JSON of a result")],
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Judge the best kernel of a result again; exit 1 where something differs."""
+    found = verify_result(result, device=device)
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        console.show_verification(Console(highlight=False), found)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def prompt(
+    task: TaskName,
+    node: Annotated[int, typer.Option(help="number of the node to expand")] = 0,
+    store: Annotated[Path | None, typer.Option(help="journal of a run over TASK")] = None,
+    purpose: Annotated[str, typer.Option(help="plan or implement")] = "plan",
+    policy: PolicyName = "default",
+    arch: Arch = None,
+) -> None:
+    """Print exactly what a model would be sent to expand a node."""
+    for message in api.preview_prompt(
+        load_task(task), node, store=store, purpose=purpose, policy=load_policy(policy), arch=arch
+    ):
+        sys.stdout.write(f"--- {message['role']}\n{message['content']}\n")
+
+
+@app.command()
 def export(
     task: TaskName,
     store: Annotated[Path, typer.Option(help="journal of a run over TASK")],
@@ -215,7 +248,7 @@ def export(
     result = api.stored_result(load_task(task), store, arch=arch)
     if result.best is None:
         raise UsageError(f"{store} holds no kernel that passed", "run optimize first")
-    for path in export_best(result.best, load_task(task), out):
+    for path in result.best.export(out):
         sys.stdout.write(f"{path}\n")
 
 

@@ -18,6 +18,7 @@ from ptxsearch.protocols import Evaluator
 from ptxsearch.tasklint import Complaint
 from ptxsearch.tasks import Task
 from ptxsearch.trial import Result, Trial
+from ptxsearch.verification import Verification
 
 _COLOURS = {"OK": "green", "UNSUPPORTED": "yellow", "INFRA": "yellow", "PAUSED": "yellow"}
 
@@ -121,6 +122,18 @@ def show_checks(screen: Console, checks: Sequence[Check]) -> None:
         screen.print(f"{check.part}: {check.found}", markup=False, soft_wrap=True)
         if check.remedy:
             screen.print(f"          {check.remedy}", markup=False, soft_wrap=True)
+
+
+def show_verification(screen: Console, found: Verification) -> None:
+    """What agrees, what differs, what changed."""
+    for word, colour, lines in (
+        ("agrees", "green", found.agreements),
+        ("differs", "red", found.differences),
+        ("changed", "yellow", found.drift),
+    ):
+        for line in lines:
+            screen.print(f"[{colour}]{word:>8}[/]  ", end="")
+            screen.print(line, markup=False, soft_wrap=True)
 
 
 def show_reports(screen: Console, reports: Sequence[Report]) -> None:

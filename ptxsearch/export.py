@@ -10,43 +10,49 @@ from pathlib import Path
 from typing import Any
 
 from ptxsearch.errors import UsageError
+from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Kernel
 from ptxsearch.tasks import Task
-from ptxsearch.trial import Best
 
 LOADERS = Path(__file__).resolve().parent / "loaders"
 
 
-def export_best(best: Best, task: Task, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the files of `best` into `folder` and return their paths.
+def write_kernel(
+    folder: str | os.PathLike[str],
+    kernel: Kernel,
+    *,
+    evaluation: Evaluation,
+    cubin: bytes,
+    document: Mapping[str, Any],
+) -> list[Path]:
+    """Write the files of a kernel into `folder` and return their paths.
 
     kernel.cu or .ptx, kernel.json (read back by `ptxsearch evaluate`), kernel.cubin where there is
-    one, launch.json with every launch evaluated for each workload, the verdict, and a ten-line
-    loader each for cuda-python, CuPy and torch. Raises UsageError where it cannot be written.
+    one, launch.json with every launch evaluated for each workload, the verdict, and a short loader
+    each for cuda-python, CuPy and torch. Raises UsageError where it cannot be written.
     """
-    target = Path(folder)
-    kernel = best.kernel
     files: dict[str, bytes] = {
         f"kernel.{'ptx' if kernel.language == 'ptx' else 'cu'}": kernel.source.encode(),
         "kernel.json": _json(_declared(kernel)),
-        "launch.json": _json(launch_document(kernel, task)),
-        "evaluation.json": _json(best.evaluation.to_dict()),
+        "launch.json": _json(document),
+        "evaluation.json": _json(evaluation.to_dict()),
     }
-    if best.cubin:
-        files["kernel.cubin"] = bytes.fromhex(best.cubin)
-        for loader in sorted(LOADERS.glob("*.py")):
-            files[loader.name] = loader.read_bytes()
-    written = []
+    if cubin:
+        files["kernel.cubin"] = cubin
+        files |= {loader.name: loader.read_bytes() for loader in sorted(LOADERS.glob("*.py"))}
+    return [write_file(Path(folder) / name, content) for name, content in files.items()]
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Write one file, its folder made where missing. Raises UsageError where it cannot be."""
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            (target / name).write_bytes(content)
-            written.append(target / name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     except OSError as error:
         raise UsageError(
-            f"{target} cannot be written ({error.strerror})", "choose a folder you may write to"
+            f"{path} cannot be written ({error.strerror})", "choose a folder you may write to"
         ) from error
-    return written
+    return path
 
 
 def launch_document(kernel: Kernel, task: Task) -> dict[str, Any]:

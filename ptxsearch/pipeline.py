@@ -70,6 +70,7 @@ class Pipeline:
         """The verdict on `kernel`; times are beside those of `baseline` and `rival` if measured."""
         origin = self.device.source
         case = Dossier(task, kernel, baseline, rival, self.device.name, origin)
+        case.evidence["toolchain"] = self.compiler.toolchain.name
         stages: tuple[tuple[Stage, Callable[[Dossier], Evaluation | None]], ...] = (
             ("lint", self._bind),
             ("compile", self._compile),

@@ -22,6 +22,7 @@ import numpy as np
 from ptxsearch.budget import Budget, Spend
 from ptxsearch.errors import StoreError, UsageError
 from ptxsearch.evaluation import Evaluation
+from ptxsearch.export import launch_document
 from ptxsearch.journal import Event, Journal
 from ptxsearch.kernel import Edit, Kernel, Proposal
 from ptxsearch.llm.exchange import pack
@@ -138,7 +139,9 @@ class Search:
         top = progress.best
         best = None
         if top is not None and top.proposal.kernel is not None:
-            best = Best(top, top.evaluation, top.proposal.kernel)
+            kernel = top.proposal.kernel
+            document = launch_document(kernel, self.task)
+            best = Best(top, top.evaluation, kernel, document=document)
         return Result(
             task=self.task.name,
             state=state,  # type: ignore[arg-type]
@@ -148,6 +151,7 @@ class Search:
             spend=progress.spend,
             reason=reason,
             baseline=progress.baseline,
+            digest=self.task.digest,
         )
 
     def _decide(self) -> Proposal | None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from ptxsearch.budget import Spend
 from ptxsearch.evaluation import Evaluation
+from ptxsearch.export import write_file, write_kernel
 from ptxsearch.kernel import Kernel, Proposal
 from ptxsearch.record import Record
 
@@ -33,17 +38,36 @@ class Trial(Record):
 
 @dataclass(frozen=True)
 class Best(Record):
-    """The winning kernel with its evidence; `cubin` is hexadecimal, empty without a compiler."""
+    """The winning kernel with its evidence.
+
+    `cubin` is hexadecimal, empty without a compiler. `document` holds the parameters and the
+    launches of each workload as plain numbers.
+    """
 
     trial: Trial
     evaluation: Evaluation
     kernel: Kernel
     cubin: str = ""
+    document: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
         """Geometric mean of its median seconds over the timed workloads."""
         return self.evaluation.seconds
+
+    def export(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the kernel as files that run without ptxsearch, and return their paths.
+
+        Source, cubin, launches and a short loader each for cuda-python, CuPy and torch. Raises
+        UsageError where the folder cannot be written.
+        """
+        return write_kernel(
+            folder,
+            self.kernel,
+            evaluation=self.evaluation,
+            cubin=bytes.fromhex(self.cubin),
+            document=self.document,
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +75,7 @@ class Result(Record):
     """What a run found. `best` is the baseline itself where nothing beat it.
 
     `incumbents` are the trials that were the best when they came, in order; `reason` says why
-    the run ended.
+    the run ended, `digest` is that of the task's files.
     """
 
     task: str
@@ -62,6 +86,7 @@ class Result(Record):
     spend: Spend
     reason: str = ""
     baseline: Evaluation | None = None
+    digest: str = ""
 
     @property
     def speedup(self) -> float:
@@ -69,3 +94,8 @@ class Result(Record):
         if self.best is None or self.baseline is None or not self.baseline.ok:
             return 1.0
         return self.baseline.seconds / self.best.seconds
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the result as JSON, which `ptxsearch verify` reads, and return the path."""
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+        return write_file(Path(path), text.encode())
