@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxsearch.emulator.address import Piece, Target
 from ptxsearch.emulator.code import Masked, Registers, Step
+from ptxsearch.emulator.definedness import ORIGIN
 from ptxsearch.emulator.frame import Frame
 from ptxsearch.emulator.halt import TaintStarted
 from ptxsearch.emulator.lanes import Active, assigned, chosen
@@ -83,7 +84,7 @@ def build_load(t: Translator, instruction: Instruction) -> Step:
         frame: Frame = registers[0]
         if parameter:
             active = None
-        values, marks = _fetch(frame, target, shape, active)
+        values, undefined = _fetch(frame, target, shape, active)
         lanes = frame.chunk.lanes
         for at, slot in enumerate(slots):
             if slot >= 0:
@@ -91,10 +92,10 @@ def build_load(t: Translator, instruction: Instruction) -> Step:
                 registers[slot] = assigned(registers[slot], convert[at](column), active, lanes)
                 if frame.taint:
                     clear(frame.taint, slot, active)
-        if marks is not None:
-            for slot in slots:
+        if undefined is not None:
+            for at, slot in enumerate(slots):
                 if slot >= 0:
-                    mark(frame, slot, marks, active)
+                    mark(frame, slot, _marks(undefined, shape, at, kinds[at]), active)
             raise TaintStarted
 
     return Step(
@@ -118,12 +119,31 @@ def _converter(shape: Shape, kind: np.dtype[Any] | None) -> Any:
     return lambda column: column.astype(kind)
 
 
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """Undefined bytes of a load: by lane of the chunk the number of their origin, and which."""
+
+    origin: Array
+    bytes: Array
+
+
+def _marks(undefined: Undefined, shape: Shape, at: int, kind: np.dtype[Any] | None) -> Array:
+    """The marks of one target of a load."""
+    size = shape.element
+    part = undefined.bytes[:, at * size : (at + 1) * size]
+    mask = np.packbits(part, axis=1, bitorder="little")[:, 0].astype(np.int64)
+    if kind is not None and kind.itemsize > size and shape.type.startswith("s"):
+        upper = (1 << kind.itemsize) - (1 << size)
+        mask |= np.where(part[:, -1], upper, 0)
+    return np.where(mask != 0, undefined.origin * ORIGIN + mask, 0)
+
+
 def _fetch(
     frame: Frame, target: Target, shape: Shape, active: Active | None
-) -> tuple[Array, Array | None]:
-    """The elements each lane loads, and marks of the lanes whose bytes are undefined."""
+) -> tuple[Array, Undefined | None]:
+    """The elements each lane loads, and what of them is undefined."""
     result: Array | None = None
-    marks: Array | None = None
+    undefined: Undefined | None = None
     chunk = frame.chunk
     lanes = chunk.lanes if active is None else active.count
     for piece in target.pieces(frame, active):
@@ -131,9 +151,9 @@ def _fetch(
         if data.base is not None:
             data = data.copy()
         if chunk.launch.checks and piece.allocation.space not in ("const", "param"):
-            found = note_read(frame, piece, target, strong=shape.strong)
-            if found is not None:
-                marks = found if marks is None else np.maximum(marks, found)
+            bad = note_read(frame, piece, target, strong=shape.strong)
+            if bad is not None:
+                undefined = _undefined(frame, piece, target, bad, undefined)
         chunk.launch.counters.load(piece, target)
         if piece.rows is None:
             result = data
@@ -146,11 +166,24 @@ def _fetch(
         if chunk.launch.synchron.used:
             chunk.launch.synchron.read(frame, target, active, acquire=shape.order == "acquire")
     assert result is not None
-    return result, marks
+    return result, undefined
+
+
+def _undefined(
+    frame: Frame, piece: Piece, target: Target, bad: Array, known: Undefined | None
+) -> Undefined:
+    """What a piece adds to the undefined bytes of a load."""
+    lanes = frame.chunk.lanes
+    if known is None:
+        known = Undefined(np.zeros(lanes, np.int64), np.zeros((lanes, target.size), np.bool_))
+    mine = frame.chunk.numbers(piece.active)
+    known.origin[mine] = frame.chunk.launch.load_origin(frame, piece, target)
+    known.bytes[mine] = bad
+    return known
 
 
 def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = False) -> Array | None:
-    """Check a read for races; marks, by lane of the chunk, of those that read undefined bytes."""
+    """Check a read for races; the undefined bytes it meets, a row for each lane, or None."""
     chunk = frame.chunk
     launch, allocation = chunk.launch, piece.allocation
     bad: Array | None = None
@@ -165,14 +198,19 @@ def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = Fals
             bad = shadow.unwritten(piece.where, target.size)
     if allocation.defined is not None:
         known = allocation.defined[: allocation.size // target.size * target.size]
-        bad = np.asarray(~piece.where.get(known.reshape(-1, target.size)).all(axis=1))
+        bad = np.asarray(~piece.where.get(known.reshape(-1, target.size)))
     if bad is None or not bad.any():
         return None
-    bad = np.broadcast_to(bad, (piece.lanes,))
-    number = launch.load_origin(frame, piece, target)
-    marks = np.zeros(chunk.lanes, np.int32)
-    marks[chunk.numbers(piece.active)[bad]] = number
-    return marks
+    return np.broadcast_to(bad, (piece.lanes, target.size))
+
+
+def report_undefined(frame: Frame, piece: Piece, target: Target, bad: Array) -> None:
+    """Report undefined bytes that an instruction uses at once."""
+    number = frame.chunk.launch.load_origin(frame, piece, target)
+    rows = np.flatnonzero(bad.any(axis=1))
+    lanes = frame.chunk.numbers(piece.active)[rows]
+    origins = np.full(frame.chunk.lanes, number, np.int64)
+    frame.chunk.launch.uninitialised(frame, target.instruction, origins, lanes)
 
 
 def build_store(t: Translator, instruction: Instruction) -> Step:
@@ -188,9 +226,7 @@ def build_store(t: Translator, instruction: Instruction) -> Step:
     def run(registers: Registers, active: Active | None) -> None:
         frame: Frame = registers[0]
         values = gathered(registers, sources, kind, active, frame.chunk.lanes)
-        marks = None
-        if frame.taint:
-            marks = [frame.taint[s] for s in sources if s in frame.taint]
+        tainted = bool(frame.taint) and any(s in frame.taint for s in sources)
         if shape.strong and frame.chunk.launch.checks:
             frame.chunk.launch.synchron.write(
                 frame, target, active, release=shape.order == "release"
@@ -198,8 +234,8 @@ def build_store(t: Translator, instruction: Instruction) -> Step:
         for piece in target.pieces(frame, active):
             part = values if piece.rows is None or values.shape[0] == 1 else values[piece.rows]
             put(frame, piece, target, part, shape)
-            if marks:
-                _leave(frame, piece, target, sources, marks)
+            if tainted:
+                _leave(frame, piece, target, shape, sources)
 
     return Step(instruction, lambda registers: run(registers, None), run, critical=(slot,))
 
@@ -262,27 +298,38 @@ def define(piece: Piece, size: int) -> None:
         piece.where.put(defined[:whole].reshape(-1, size), True)
 
 
-def _leave(
-    frame: Frame, piece: Piece, target: Target, slots: Sequence[int], marks: list[Array]
-) -> None:
-    """Undefined bits stored: a fault where they leave the block, else memory becomes undefined."""
+def _leave(frame: Frame, piece: Piece, target: Target, shape: Shape, slots: Sequence[int]) -> None:
+    """Undefined bytes stored: memory becomes undefined there.
+
+    A whole undefined element that leaves the block is a fault; single bytes may be padding.
+    """
     chunk, allocation = frame.chunk, piece.allocation
     lanes = chunk.numbers(piece.active)
-    total = marks[0] if len(marks) == 1 else np.maximum.reduce(marks)
-    bad = total[lanes] != 0
-    if not bad.any():
-        return
-    if allocation.space == "global":
-        chunk.launch.uninitialised(frame, target.instruction, total, lanes[bad])
-        for slot in slots:
+    bad = np.zeros((lanes.size, shape.vector, shape.element), np.bool_)
+    for at, slot in enumerate(slots):
+        found = frame.taint.get(slot)
+        if found is None:
+            continue
+        mask = (found % ORIGIN)[lanes]
+        bits = (mask[:, None] >> np.arange(shape.element)) & 1
+        bad[:, at] = bits != 0
+        whole = bad[:, at].all(axis=1)
+        if allocation.space == "global" and whole.any():
+            chunk.launch.uninitialised(frame, target.instruction, found // ORIGIN, lanes[whole])
             clear(frame.taint, slot, None)
+            bad[whole, at] = False
+    rows = np.flatnonzero(bad.any(axis=(1, 2)))
+    if not rows.size:
         return
-    elements = piece.where.indices()[bad]
-    if allocation.defined is not None:
-        whole = allocation.size // target.size * target.size
-        allocation.defined[:whole].reshape(-1, target.size)[elements] = False
-    elif allocation.space == "shared":
-        chunk.launch.shadow(allocation).unwrite(elements, target.size)
+    flat = bad[rows].reshape(rows.size, -1)
+    elements = piece.where.indices()[rows]
+    if allocation.space == "shared":
+        chunk.launch.shadow(allocation).unwrite(elements, target.size, flat)
+        return
+    if allocation.defined is None:
+        allocation.defined = np.ones(allocation.size, np.bool_)
+    known = allocation.defined[: allocation.size // target.size * target.size]
+    known.reshape(-1, target.size)[elements] = ~flat
 
 
 def simple(instruction: Instruction, run: Masked, **facts: Any) -> Step:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxsearch.emulator.access import define, note_read, simple
+from ptxsearch.emulator.access import define, note_read, report_undefined, simple
 from ptxsearch.emulator.address import Target
 from ptxsearch.emulator.code import Registers, Step
 from ptxsearch.emulator.frame import Frame
@@ -174,9 +174,9 @@ def issue(frame: Frame, active: Active | None, into: Target, source: Target, val
             whole = piece.allocation.size // size * size
             rows[at] = piece.where.get(piece.allocation.data[:whole].reshape(-1, size))
             if launch.checks:
-                marks = note_read(frame, piece, source)
-                if marks is not None:
-                    launch.uninitialised(frame, source.instruction, marks, np.flatnonzero(marks))
+                bad = note_read(frame, piece, source)
+                if bad is not None:
+                    report_undefined(frame, piece, source, bad)
             launch.counters.copy_in(piece, size, chunk)
     for piece in into.pieces(frame, active):
         elements = piece.where.indices()

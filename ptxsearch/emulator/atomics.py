@@ -13,6 +13,7 @@ from ptxsearch.emulator.access import (
     define,
     gathered,
     note_read,
+    report_undefined,
     shape_of,
     simple,
 )
@@ -93,9 +94,9 @@ def _apply(
     if allocation.space in ("const", "param"):
         launch.read_only(frame, target, piece)
     if launch.checks:
-        marks = note_read(frame, piece, target, strong=True)
-        if marks is not None:
-            launch.uninitialised(frame, target.instruction, marks, np.flatnonzero(marks))
+        bad = note_read(frame, piece, target, strong=True)
+        if bad is not None:
+            report_undefined(frame, piece, target, bad)
         if allocation.space in ("global", "shared"):
             conflict = launch.shadow(allocation).write(
                 piece.where,

@@ -28,8 +28,7 @@ class Step:
     """One instruction ready to run over all lanes (`fast`) or some (`masked`).
 
     `sources` are the slots whose undefined bits make the results undefined, `critical` those that
-    must be defined (addresses, predicates, values that leave the kernel). `select` marks a choice
-    between its first two sources by its third.
+    must be defined (addresses, predicates, values that leave the kernel).
     """
 
     instruction: Instruction
@@ -39,7 +38,6 @@ class Step:
     targets: tuple[int, ...] = ()
     critical: tuple[int, ...] = ()
     tally: Mapping[str, int] = field(default_factory=dict)
-    select: bool = False
     control: Control | None = None
 
 
@@ -77,8 +75,9 @@ class Place:
 class Code:
     """A function made executable.
 
-    `constants` and `specials` fill slots of a new frame, `locals` the addresses of variables in
-    the frame's local memory; `frame_bytes` is how much of it the frame needs. `uncertain` lists
+    `widths` gives the bytes of a register's slot. `constants` and `specials` fill slots of a new
+    frame, `locals` the addresses of variables in the frame's local memory; `frame_bytes` is how
+    much of it the frame needs. `uncertain` lists
     the slots that some path reads before it writes them, `patterns` the last pattern of each
     address register and set of lanes: other chunks often have the same.
     """
@@ -86,6 +85,7 @@ class Code:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.slots: dict[str, int] = {}
+        self.widths: dict[int, int] = {}
         self.size = 1
         self.constants: dict[int, Array] = {}
         self.specials: dict[int, str] = {}

@@ -10,6 +10,7 @@ import numpy as np
 from ptxsearch.emulator.access import simple
 from ptxsearch.emulator.code import Registers, Step
 from ptxsearch.emulator.control import control_step
+from ptxsearch.emulator.definedness import ORIGIN
 from ptxsearch.emulator.frame import Frame, Group
 from ptxsearch.emulator.halt import Unable
 from ptxsearch.emulator.lanes import Active, assigned, expanded
@@ -198,7 +199,7 @@ class Exchange:
 
     def _taint(self, frame: Frame, index: Array, active: Active | None, read: Array | None) -> None:
         chunk = frame.chunk
-        total = np.zeros(chunk.lanes, np.int32)
+        total = np.zeros(chunk.lanes, np.int64)
         for at, slot in enumerate(self.slots):
             found = frame.taint.get(slot)
             if found is None:
@@ -212,7 +213,7 @@ class Exchange:
             bad = (read.reshape(-1) < 0)[index]
             if bad.any():
                 number = chunk.launch.lane_origin(frame, self.instruction)
-                total[index[bad]] = number
+                total[index[bad]] = number * ORIGIN + 15
         for target in self.targets[:1]:
             if target >= 0:
                 clear(frame.taint, target, active)

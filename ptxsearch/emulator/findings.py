@@ -246,7 +246,7 @@ class Findings:
     def uninitialised(
         self, frame: Frame, instruction: Instruction, marks: Array, lanes: Array
     ) -> None:
-        """Report undefined bits used in lanes; `marks` names their origins by lane."""
+        """Report undefined bits used in lanes; `marks` holds the origin's number by lane."""
         for number in np.unique(marks[lanes]).tolist():
             if not number:
                 continue

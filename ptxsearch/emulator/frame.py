@@ -74,7 +74,7 @@ class Frame:
         source = self.registers[slot]
         patterns = self.code.patterns
         found = patterns.get((slot, id(active)))
-        if found is None or not (found.serves(source, active) or found.adopt(source, active)):
+        if found is None or not found.serves(source, active, self.chunk.lanes):
             if len(patterns) >= PATTERN_LIMIT:
                 patterns.clear()
             found = Pattern(source, active, self.chunk.lanes)

@@ -36,14 +36,16 @@ class Pattern:
         self._places: dict[tuple[int, int, int], Where] = {}
         self._cache: dict[tuple[str, int], int] = {}
 
-    def serves(self, source: Array, active: Active | None) -> bool:
-        """Whether the pattern is that of this very register value and these lanes."""
-        return self.source is source and self.active is active
+    def serves(self, source: Array, active: Active | None, lanes: int) -> bool:
+        """Whether the pattern is that of this register value, or an equal one, and these lanes."""
+        if self.active is not active or (active is None and self.lanes != lanes):
+            return False
+        return self.source is source or self._adopt(source)
 
-    def adopt(self, source: Array, active: Active | None) -> bool:
+    def _adopt(self, source: Array) -> bool:
         """Take over another register value if it is equal; whether it is."""
         mine = self.source
-        if self.active is not active or mine.size != source.size or mine.dtype != source.dtype:
+        if mine.size != source.size or mine.dtype != source.dtype:
             return False
         if mine[0] != source[0] or mine[-1] != source[-1] or not np.array_equal(mine, source):
             return False

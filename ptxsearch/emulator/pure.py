@@ -60,7 +60,6 @@ def build_arithmetic(t: Translator, instruction: Instruction) -> Step:
         sources=sources,
         targets=targets,
         tally=_tally(instruction, decoded.flops),
-        select=instruction.opcode == "selp",
     )
 
 
@@ -218,7 +217,6 @@ def guarded(step: Step, guard: Guard, slot: int) -> Step:
         sources=step.sources,
         targets=step.targets,
         critical=(*step.critical, slot),
-        select=step.select,
     )
 
 

@@ -423,7 +423,7 @@ class Shadow:
         return None
 
     def unwritten(self, where: Where, size: int) -> Array | None:
-        """Whether each lane reads a word that nothing has written; None where none does."""
+        """Which bytes each lane reads that nothing has written; None where all are written."""
         if self.full:
             return None
         granules = self.granules(size)
@@ -435,7 +435,7 @@ class Shadow:
             if self.full:
                 return None
         bad = where.get(self._rows(self.writers, granules)) == 0
-        return np.asarray(bad if bad.ndim == 1 else bad.any(axis=1))
+        return np.repeat(bad.reshape(-1, granules), self.granule, axis=1) if bad.any() else None
 
     def landed(self, elements: Array, size: int, stamps: Array) -> None:
         """An asynchronous write of elements of `size` bytes has arrived, for its issuers."""
@@ -445,11 +445,12 @@ class Shadow:
             rows[elements] = stamps if granules == 1 else stamps[:, None]
         self.last_write = int(stamps.max()) >> SEQUENCE_SHIFT
 
-    def unwrite(self, elements: Array, size: int) -> None:
-        """Take elements of `size` bytes as never written."""
-        granules = self.granules(size)
+    def unwrite(self, elements: Array, size: int, undefined: Array) -> None:
+        """Take bytes (a row for each element of `size` bytes) as never written."""
+        self.granules(1)
         if self.writers is not None:
-            self._rows(self.writers, granules)[elements] = 0
+            rows = self._rows(self.writers, size)
+            rows[elements] = np.where(undefined, 0, rows[elements])
         self.full, self.tested = False, -1
 
     def read_bytes(self) -> Array:

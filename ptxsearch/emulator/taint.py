@@ -1,6 +1,8 @@
-"""Undefined bits followed through registers until something depends on them.
+"""Undefined bytes followed through registers until something depends on them.
 
-Copying undefined bits is no fault; a branch, an address or a value that leaves the block is.
+Copying undefined bytes is no fault; a branch, an address or a value that leaves the block is. A
+mark is an int64 for each lane: bits 0-7 tell which bytes of the register are undefined, the rest
+is 1 + the number of the `Origin` they came from.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptxsearch.emulator.code import Step
+from ptxsearch.emulator.definedness import ORIGIN, results
 from ptxsearch.emulator.halt import TaintStarted
 from ptxsearch.emulator.lanes import Active
 from ptxsearch.emulator.operation import Array
@@ -27,7 +30,8 @@ def undefine_registers(frame: Frame) -> None:
         return
     for slot, name in frame.code.uncertain:
         number = launch.register_origin(frame, name)
-        frame.taint[slot] = np.full(frame.chunk.lanes, number, np.int32)
+        full = (1 << frame.code.widths.get(slot, 1)) - 1
+        frame.taint[slot] = np.full(frame.chunk.lanes, number * ORIGIN + full, np.int64)
 
 
 def run_tainted(frame: Frame, steps: Sequence[Step], active: Active | None) -> None:
@@ -45,15 +49,17 @@ def follow(frame: Frame, step: Step, active: Active | None) -> None:
         return
     check(frame, step, active)
     lanes = _executing(frame, step, active)
-    spread = _spread(taint, step, frame)
+    marks: list[Array] | None = None
+    if any(slot in taint for slot in step.sources) and step.targets:
+        marks = results(frame, step)
     for slot in step.targets:
         clear(taint, slot, lanes)
     with suppress(TaintStarted):
         step.masked(frame.registers, active)
-    if spread is not None:
-        for slot in step.targets:
+    if marks is not None:
+        for slot, mark_ in zip(step.targets, marks, strict=False):
             if slot >= 0:
-                mark(frame, slot, spread, lanes)
+                mark(frame, slot, mark_, lanes)
 
 
 def check(frame: Frame, step: Step, active: Active | None) -> None:
@@ -64,18 +70,23 @@ def check(frame: Frame, step: Step, active: Active | None) -> None:
         return
     lanes = _executing(frame, step, active)
     for slot in critical:
-        report(frame, slot, step, lanes)
+        _report(frame, slot, step, active if slot == _guard_slot(frame, step) else lanes)
 
 
-def report(frame: Frame, slot: int, step: Step, lanes: Active | None) -> None:
+def _guard_slot(frame: Frame, step: Step) -> int:
+    guard = step.instruction.guard
+    return frame.code.slots[guard.register.name] if guard is not None else -1
+
+
+def _report(frame: Frame, slot: int, step: Step, lanes: Active | None) -> None:
     """Report undefined bits of a register that are used, then take them as defined."""
     found = frame.taint.get(slot)
     if found is None:
         return
     where = np.flatnonzero(found if lanes is None else np.where(lanes.mask, found, 0))
     if where.size:
-        frame.chunk.launch.uninitialised(frame, step.instruction, found, where)
-        del frame.taint[slot]
+        frame.chunk.launch.uninitialised(frame, step.instruction, found // ORIGIN, where)
+        frame.taint.pop(slot, None)
 
 
 def _executing(frame: Frame, step: Step, active: Active | None) -> Active | None:
@@ -92,24 +103,6 @@ def _executing(frame: Frame, step: Step, active: Active | None) -> Active | None
     if active is not None:
         mask = mask & active.mask
     return Active(np.flatnonzero(mask), lanes)
-
-
-def _spread(taint: dict[int, Array], step: Step, frame: Frame) -> Array | None:
-    """The taint of a step's results."""
-    sources = [slot for slot in step.sources if slot in taint]
-    if not sources:
-        return None
-    if step.select:
-        first, second, chooser = step.sources[:3]
-        if chooser in taint:
-            return taint[chooser]
-        zero = np.zeros(1, np.int32)
-        held = frame.registers[chooser]
-        return np.where(held, taint.get(first, zero), taint.get(second, zero))
-    out = taint[sources[0]]
-    for slot in sources[1:]:
-        out = np.maximum(out, taint[slot])
-    return out
 
 
 def clear(taint: dict[int, Array], slot: int, lanes: Active | None) -> None:
@@ -133,7 +126,7 @@ def mark(frame: Frame, slot: int, marks: Array, lanes: Active | None) -> None:
     wide = np.broadcast_to(marks, (frame.chunk.lanes,))
     if lanes is not None:
         old = frame.taint.get(slot)
-        fresh = np.zeros(frame.chunk.lanes, np.int32) if old is None else old.copy()
+        fresh = np.zeros(frame.chunk.lanes, np.int64) if old is None else old.copy()
         fresh[lanes.index] = wide[lanes.index]
         wide = fresh
     if wide.any():

@@ -97,9 +97,14 @@ class Translator:
 
     def register(self, register: Register) -> int:
         """The slot of a register."""
+        name = register.name
         if register.component in VECTOR_PARTS:
-            return self.named(f"{register.name}.{register.component}")
-        return self.named(register.name)
+            name = f"{register.name}.{register.component}"
+        slot = self.code.slots.get(name)
+        if slot is None:
+            slot = self.named(name)
+            self.code.widths[slot] = self.storage(register).itemsize
+        return slot
 
     def named(self, name: str) -> int:
         """The slot of a register by its full name."""
