@@ -8,6 +8,7 @@ the data ask for them. Mean and variance are profiled out of the likelihood.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,6 @@ Single = NDArray[np.float32]
 
 LENGTHS = (0.15, 0.4, 1.0, 3.0, np.inf)
 THETAS = (0.5, 1.0, 2.0, 5.0)
-_CENTRE = 1.0
 _SPREAD = 1.5
 _FIT_POINTS = 200
 
@@ -38,10 +38,10 @@ class Shape:
         """The columns that have a finite length."""
         return np.flatnonzero(np.isfinite(self.lengths))
 
-    def penalty(self) -> float:
-        """Minus the log prior: lengths log-normal, an infinite one counts as the longest."""
-        finite = np.minimum(self.lengths, 12.0)
-        return float(0.5 * np.sum((np.log(finite / _CENTRE) / _SPREAD) ** 2))
+    def penalty(self, cost: float) -> float:
+        """Minus the log prior: lengths log-normal about 1, and `cost` for each active column."""
+        active = np.log([length for length in self.lengths if math.isfinite(length)])
+        return 0.5 * float(active @ active) / _SPREAD**2 + cost * len(active)
 
 
 def correlation(a: Any, b: Any, shape: Shape) -> Any:
@@ -67,77 +67,101 @@ def _misfit(matrix: Array, y: Array, basis: Array, noise: Array) -> float:
     if info:
         return np.inf
     white, _ = lapack.dtrtrs(lower, np.column_stack([y, basis]), lower=1)
-    q, r = np.linalg.qr(white[:, 1:])
-    residual = white[:, 0] - q @ (q.T @ white[:, 0])
+    inner = white.T @ white
+    weights = np.linalg.solve(inner[1:, 1:], inner[1:, 0])
     freedom = len(y) - basis.shape[1]
-    variance = max(float(residual @ residual) / freedom, 1e-12)
-    log_det = 2.0 * np.sum(np.log(np.diag(lower))) + 2.0 * np.sum(np.log(np.abs(np.diag(r))))
-    return float(0.5 * (freedom * np.log(variance) + log_det))
+    variance = max(float(inner[0, 0] - inner[0, 1:] @ weights) / freedom, 1e-12)
+    log_det = 2.0 * np.log(lower.diagonal()).sum() + np.linalg.slogdet(inner[1:, 1:])[1]
+    return float(0.5 * (freedom * math.log(variance) + log_det))
 
 
-def fit(x: Array, y: Array, basis: Array, noise: Array, *, start: Shape, sweeps: int = 2) -> Shape:
-    """The shape that explains `y` best, by coordinate ascent on the likelihood from `start`.
+@dataclass(frozen=True)
+class Sample:
+    """What a shape is fitted to: x (n, d) in 0..1, y (n,), mean columns (n, q), noise (n,).
 
-    x is (n, d) in 0..1, basis (n, q) the columns of the mean, noise (n,) relative to the variance.
+    `noise` is relative to the variance of the process.
     """
-    if len(y) > _FIT_POINTS:
-        order = np.argsort(y, kind="stable")
-        half = _FIT_POINTS // 2
-        kept = np.sort(
-            np.concatenate([order[:half], order[half:][:: max(1, (len(y) - half) // half)]])
-        )
-        x, y, basis, noise = x[kept], y[kept], basis[kept], noise[kept]
-    distances = np.abs(x[:, None, :] - x[None, :, :]).transpose(2, 0, 1)
-    best = start
-    matrix = correlation(x, x, best)
-    value = _misfit(matrix, y, basis, noise) + best.penalty()
-    for _ in range(sweeps):
-        before = value
-        for j in range(x.shape[1]):
-            best, matrix, value = _improve_length(
-                j, best, matrix, value, data=(distances[j], y, basis, noise)
-            )
+
+    x: Array
+    y: Array
+    basis: Array
+    noise: Array
+
+    def thinned(self, most: int) -> Sample:
+        """At most `most` points: the better half of them all, and every so many of the rest."""
+        if len(self.y) <= most:
+            return self
+        order = np.argsort(self.y, kind="stable")
+        rest = order[most // 2 :]
+        kept = np.sort(np.r_[order[: most // 2], rest[:: -(-len(rest) // (most // 2))]])
+        return Sample(self.x[kept], self.y[kept], self.basis[kept], self.noise[kept])
+
+
+class _Ascent:
+    """Coordinate ascent on the likelihood of a sample, one column's length at a time."""
+
+    def __init__(self, sample: Sample, start: Shape, cost: float) -> None:
+        self._sample = sample
+        self._cost = cost
+        self._distances = np.abs(sample.x[:, None, :] - sample.x[None, :, :]).transpose(2, 0, 1)
+        self.best = start
+        self._matrix = correlation(sample.x, sample.x, start)
+        self.value = self._worth(start, self._matrix)
+
+    def _worth(self, shape: Shape, matrix: Array) -> float:
+        sample = self._sample
+        misfit = _misfit(matrix, sample.y, sample.basis, sample.noise)
+        return misfit + shape.penalty(self._cost)
+
+    def _try(self, shape: Shape, matrix: Array) -> bool:
+        value = self._worth(shape, matrix)
+        if value >= self.value:
+            return False
+        self.best, self._matrix, self.value = shape, matrix, value
+        return True
+
+    def sweep(self) -> None:
+        """Visits every length once, then theta."""
+        for j in range(self._sample.x.shape[1]):
+            self._improve_length(j)
         for theta in THETAS:
-            trial = Shape(best.lengths, theta)
-            trial_matrix = correlation(x, x, trial)
-            trial_value = _misfit(trial_matrix, y, basis, noise) + trial.penalty()
-            if trial_value < value:
-                best, matrix, value = trial, trial_matrix, trial_value
-        if value > before - 0.1:
-            break
-    return best
+            shape = Shape(self.best.lengths, theta)
+            self._try(shape, correlation(self._sample.x, self._sample.x, shape))
 
-
-def _improve_length(
-    j: int,
-    best: Shape,
-    matrix: Array,
-    value: float,
-    *,
-    data: tuple[Array, Array, Array, Array],
-) -> tuple[Shape, Array, float]:
-    """Moves length `j` one level at a time while the likelihood gains."""
-    distance, y, basis, noise = data
-    level = LENGTHS.index(best.lengths[j])
-    rest = matrix
-    if np.isfinite(best.lengths[j]):
-        rest = matrix / _factor(distance, best.lengths[j], best.theta)
-    for direction in (-1, 1):
-        moved = level + direction
-        while 0 <= moved < len(LENGTHS):
-            lengths = (*best.lengths[:j], LENGTHS[moved], *best.lengths[j + 1 :])
-            trial = Shape(lengths, best.theta)
-            trial_matrix = rest
-            if np.isfinite(LENGTHS[moved]):
-                trial_matrix = rest * _factor(distance, LENGTHS[moved], best.theta)
-            trial_value = _misfit(trial_matrix, y, basis, noise) + trial.penalty()
-            if trial_value >= value:
+    def _improve_length(self, j: int) -> None:
+        """Moves length `j` one level at a time, either way, while the likelihood gains."""
+        start, rest = self.best, self._matrix
+        if np.isfinite(start.lengths[j]):
+            rest = rest / _factor(self._distances[j], start.lengths[j], start.theta)
+        level = LENGTHS.index(start.lengths[j])
+        for direction in (-1, 1):
+            moved = level + direction
+            while 0 <= moved < len(LENGTHS):
+                length = LENGTHS[moved]
+                lengths = (*start.lengths[:j], length, *start.lengths[j + 1 :])
+                matrix = rest
+                if np.isfinite(length):
+                    matrix = rest * _factor(self._distances[j], length, start.theta)
+                if not self._try(Shape(lengths, start.theta), matrix):
+                    break
+                moved += direction
+            if self.best is not start:
                 break
-            best, matrix, value = trial, trial_matrix, trial_value
-            moved += direction
-        if best.lengths[j] != LENGTHS[level]:
+
+
+def fit(sample: Sample, *, start: Shape, cost: float, sweeps: int = 2) -> Shape:
+    """The shape that explains the sample best, by coordinate ascent from `start`.
+
+    `cost` is the prior's price of an active column in units of log likelihood; below 0 it asks
+    for columns to be used. Long samples are thinned, their best half kept.
+    """
+    ascent = _Ascent(sample.thinned(_FIT_POINTS), start, cost)
+    for _ in range(sweeps):
+        before = ascent.value
+        ascent.sweep()
+        if ascent.value > before - 0.1:
             break
-    return best, matrix, value
+    return ascent.best
 
 
 class Process:
@@ -185,8 +209,24 @@ class Process:
         self._mean_basis = np.concatenate([self._mean_basis, basis])
         self.count = new
 
-    def posterior(self, y: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation at every candidate, given the values y (n,) of the points."""
+    def shrunk(self, x: Array, noise: float) -> Single:
+        """What is left of each candidate's variance once x (p, d) are measured too."""
+        x, n = x[:, self.shape.active], self.count
+        inner = correlation(x, x, self._shape) + noise * np.eye(len(x))
+        outer = correlation(x.astype(np.float32), self._candidates, self._shape)
+        side, _ = lapack.dtrtrs(
+            self._lower[:n, :n], correlation(self._points, x, self._shape), lower=1
+        )
+        corner, _ = lapack.dpotrf(inner - side.T @ side, lower=1, clean=1)
+        outer -= side.T.astype(np.float32) @ self._white[:n]
+        rows, _ = lapack.strtrs(corner.astype(np.float32), outer, lower=1)
+        return np.asarray(self._left - np.einsum("ij,ij->j", rows, rows))
+
+    def posterior(self, y: Array, *, left: Single | None = None) -> tuple[Array, Array]:
+        """Mean and standard deviation at every candidate, given the values y (n,) of the points.
+
+        `left` is the share of the variance that is left, where `shrunk` gave another.
+        """
         n = self.count
         white, _ = lapack.dtrtrs(
             self._lower[:n, :n], np.column_stack([y, self._mean_basis]), lower=1
@@ -195,5 +235,5 @@ class Process:
         residual = white[:, 0] - white[:, 1:] @ weights
         variance = float(residual @ residual) / max(1, n - len(weights))
         mean = residual.astype(np.float32) @ self._white[:n]
-        left = np.maximum(self._left, 1e-9)
-        return mean + self._basis @ weights, np.sqrt(variance * left.astype(float))
+        remaining = np.maximum(self._left if left is None else left, 1e-9)
+        return mean + self._basis @ weights, np.sqrt(variance * remaining.astype(float))

@@ -12,18 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
 
 from ptxsearch.encoding import Columns, Encoding
 from ptxsearch.errors import UsageError
 from ptxsearch.space import Rows, Space, Value, Values
-from ptxsearch.surrogate import Array, Process, Shape, fit
+from ptxsearch.surrogate import Array, Process, Sample, Shape, fit
 
 _DESIGN = 10
-_REFITS = (10, 14, 20, 28, 40, 56, 80, 110, 150, 200, 260, 330)
+_REFITS = (10, 14, 20, 28, 40, 56, 80, 110, 150, 200, 260, 330, 420, 540, 700, 900, 1200, 1600)
+_REDRAWS = 8
 _FOLLOWED = 4096
+_NEAR_BEST = 5
 _NOISE = 1e-3
 _FAILED_QUANTILE = 0.75
+_COSTS = (-1.4, 1.0)
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Tuner:
         self._pending: dict[tuple[int, ...], None] = {}
         self._design: list[tuple[int, ...]] | None = None
         self._model: _Model | None = None
-        self._shapes: dict[int, Shape] = {}
+        self._shapes: dict[int, list[Shape]] = {}
         for told in history:
             self.tell(told.values, told.seconds, resources=told.resources, sd=told.sd)
 
@@ -129,6 +133,23 @@ class Tuner:
         """Takes back a pending configuration that will not be measured."""
         self._pending.pop(self.space.row(values), None)
 
+    def contenders(self, *, z: float = 2.0) -> list[dict[str, Value]]:
+        """Measured configurations that noise does not tell from the best: worth a longer look.
+
+        Those whose time is within `z` standard deviations of the difference; none where no `sd`
+        was told. `tell` takes the longer measurement in place of the first.
+        """
+        best = self.best
+        if best is None:
+            return []
+        return [
+            dict(told.values)
+            for told in sorted(self.history, key=lambda told: told.seconds or math.inf)
+            if told is not best
+            and told.seconds is not None
+            and told.seconds - (best.seconds or 0) < z * math.hypot(told.sd or 0, best.sd or 0)
+        ]
+
     def _random(self, purpose: int, number: int = 0) -> np.random.Generator:
         key = np.array([self.seed & (2**64 - 1), purpose << 32 | number], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=key))
@@ -138,9 +159,11 @@ class Tuner:
 
     def _next(self) -> tuple[int, ...] | None:
         if self._design is None:
-            self._design = self._first + self._spread()
+            spread = self._encoding.spread(self._random(1), _DESIGN)
+            self._design = self._first + [tuple(map(int, row)) for row in spread]
         started = len(self._rows) + len(self._pending)
-        valid = sum(told.seconds is not None for told in self.history)
+        learned = self.history[: _epoch(len(self.history))]
+        valid = sum(told.seconds is not None for told in learned)
         if started < len(self._design) or valid < 2:
             for row in self._design:
                 if not self._seen(row):
@@ -150,93 +173,111 @@ class Tuner:
         return self._most_promising()
 
     def _unseen_at_random(self) -> tuple[int, ...] | None:
-        rows = self._encoding.pool(self._random(2, len(self._rows)), [])
+        rows = self._encoding.pool(self._random(2, len(self._rows)))
         for row in self._random(3, len(self._rows)).permutation(rows):
             if not self._seen(key := tuple(map(int, row))):
                 return key
         return None
 
-    def _spread(self) -> list[tuple[int, ...]]:
-        """The first configurations: random legal ones, each far from those before it."""
-        rng = self._random(1)
-        rows = np.unique(self.space.sample(rng, 300), axis=0)
-        rows = rng.permutation(rows)
-        x = self._encoding.encode(rows)[:, : len(self.space.names)]
-        chosen = [0]
-        distance = np.abs(x - x[0]).sum(axis=1)
-        while len(chosen) < min(_DESIGN, len(rows)):
-            chosen.append(int(np.argmax(distance)))
-            distance = np.minimum(distance, np.abs(x - x[chosen[-1]]).sum(axis=1))
-        return [tuple(map(int, rows[i])) for i in chosen]
-
     def _most_promising(self) -> tuple[int, ...] | None:
-        model = self._updated_model()
-        score = model.improvement(self.history, list(self._pending), self._encoding)
+        start = self._start_of_model()
+        if self._model is None or self._model.start != start:
+            self._model = self._new_model(start)
+        score = self._model.improvement(self.history, list(self._pending))
         for i in np.argsort(-score, kind="stable"):
-            if not self._seen(row := tuple(map(int, model.rows[i]))):
+            if not self._seen(row := tuple(map(int, self._model.rows[i]))):
                 return row
         return self._unseen_at_random()
 
-    def _updated_model(self) -> _Model:
-        epoch = max((n for n in _REFITS if n <= len(self.history)), default=len(self.history))
-        if not self._encoding.enumerated:
-            step = max(1, epoch // 8)
-            epoch_pool = epoch + (len(self.history) - epoch) // step * step
-        else:
-            epoch_pool = epoch
-        if self._model is None or self._model.epoch != epoch_pool:
-            shape = self._shape(epoch)
-            self._model = _Model(self, epoch_pool, shape)
-        return self._model
+    def _start_of_model(self) -> int:
+        """The number of results that the model in force was built from.
 
-    def _shape(self, epoch: int) -> Shape:
-        """The kernel shape fitted to the first `epoch` results, from the fit before it."""
+        A model is built anew at every refit; where the candidates are a sample, also as results
+        gather, and at every new best, whose neighbours join them.
+        """
+        told = len(self.history)
+        epoch = _epoch(told)
+        if self._encoding.count is not None:
+            return epoch
+        step = max(1, epoch // _REDRAWS)
+        redrawn = epoch + (told - epoch) // step * step
+        best = min(range(told), key=lambda i: self.history[i].seconds or math.inf)
+        return max(redrawn, best + 1)
+
+    def _new_model(self, start: int) -> _Model:
+        prefix = self.history[:start]
+        told = _rows_of(self.space, prefix)
+        fastest = sorted(range(start), key=lambda i: prefix[i].seconds or math.inf)
+        rows = self._encoding.pool(self._random(2, start), near=told[fastest[:_NEAR_BEST]])
+        shapes = self._shapes_at(_epoch(start))
+        model = _Model(self._encoding, shapes, rows, start=start, capacity=start)
+        if len(rows) > _FOLLOWED:
+            score = model.improvement(prefix, [])
+            rows = rows[np.sort(np.argsort(-score, kind="stable")[:_FOLLOWED])]
+        later = min((n for n in _REFITS if n > start), default=self.budget + start)
+        return _Model(self._encoding, shapes, rows, start=start, capacity=later)
+
+    def _shapes_at(self, epoch: int) -> list[Shape]:
+        """The shapes fitted to the first `epoch` results, one a prior, from the fit before."""
         if epoch not in self._shapes:
             earlier = [n for n in _REFITS if n < epoch]
-            start = self._shape(earlier[-1]) if earlier else self._encoding.start
+            before = (
+                self._shapes_at(earlier[-1]) if earlier else [self._encoding.start] * len(_COSTS)
+            )
             prefix = self.history[:epoch]
             x, basis = self._encoding.columns(_rows_of(self.space, prefix))
-            self._shapes[epoch] = fit(x, targets(prefix), basis, noises(prefix), start=start)
+            sample = Sample(x, targets(prefix), basis, noises(prefix))
+            self._shapes[epoch] = [
+                fit(sample, start=shape, cost=cost)
+                for shape, cost in zip(before, _COSTS, strict=True)
+            ]
         return self._shapes[epoch]
 
 
 class _Model:
-    """A process of one shape over a pool of candidates, extended as results come."""
+    """Processes of several shapes over a pool of candidates, extended as results come.
 
-    def __init__(self, tuner: Tuner, epoch: int, shape: Shape) -> None:
-        self.epoch = epoch
-        encoding, history = tuner._encoding, tuner.history
-        told = _rows_of(tuner.space, history[:epoch])
-        best = sorted(
-            (i for i in range(epoch) if history[i].seconds is not None),
-            key=lambda i: history[i].seconds or math.inf,
-        )
-        rows = encoding.pool(tuner._random(2, epoch), [told[i] for i in best[:5]])
+    One shape comes from a prior that asks for columns to matter, one from a prior that asks for
+    few: which is right differs between kernels and cannot be told from few results.
+    """
+
+    def __init__(
+        self, encoding: Encoding, shapes: Sequence[Shape], rows: Rows, *, start: int, capacity: int
+    ) -> None:
+        self.start = start
         self.rows = rows
-        capacity = len(history) + 64
-        if len(rows) > _FOLLOWED:
-            x, basis = encoding.columns(rows)
-            process = Process(shape, candidates=x.astype(np.float32), basis=basis, capacity=epoch)
-            process.add(*encoding.columns(told), noises(history[:epoch]))
-            score = _log_improvement(*process.posterior(targets(history[:epoch])))
-            self.rows = rows[np.sort(np.argsort(-score, kind="stable")[:_FOLLOWED])]
-        x, basis = encoding.columns(self.rows)
-        later = [n for n in _REFITS if n > epoch]
-        capacity = (later[0] if later else len(history) + tuner.budget) + 64
-        self._process = Process(
-            shape, candidates=x.astype(np.float32), basis=basis, capacity=capacity
-        )
-        self._space = tuner.space
+        self._encoding = encoding
+        x, basis = encoding.columns(rows)
+        single = x.astype(np.float32)
+        self._processes = [
+            Process(shape, candidates=single, basis=basis, capacity=capacity) for shape in shapes
+        ]
 
-    def improvement(
-        self, history: list[Told], pending: list[tuple[int, ...]], encoding: Encoding
-    ) -> Array:
-        """The log expected improvement of every row of the pool."""
-        process = self._process
-        fresh = history[process.count :]
-        if fresh:
-            process.add(*encoding.columns(_rows_of(self._space, fresh)), noises(fresh))
-        return _log_improvement(*process.posterior(targets(history)))
+    def improvement(self, history: Sequence[Told], pending: Sequence[tuple[int, ...]]) -> Array:
+        """The log expected improvement of every row, the mean over the processes.
+
+        A pending configuration counts as measured at its predicted mean: the mean stays, the
+        uncertainty around it goes, and a batch spreads out.
+        """
+        fresh = history[self._processes[0].count :]
+        y = targets(history)
+        score = np.full(len(self.rows), -np.inf)
+        for process in self._processes:
+            if fresh:
+                rows = _rows_of(self._encoding.space, fresh)
+                process.add(*self._encoding.columns(rows), noises(history)[-len(fresh) :])
+            left = None
+            if pending:
+                x = self._encoding.encode(np.array(pending, dtype=np.int64))
+                left = process.shrunk(x, _NOISE)
+            mean, sd = process.posterior(y, left=left)
+            score = np.logaddexp(score, log_improvement(mean, sd, best=float(y.min())))
+        return score
+
+
+def _epoch(told: int) -> int:
+    """The number of results that the last refit saw."""
+    return max((n for n in _REFITS if n <= told), default=told)
 
 
 def _rows_of(space: Space, history: Sequence[Told]) -> Rows:
@@ -244,25 +285,39 @@ def _rows_of(space: Space, history: Sequence[Told]) -> Rows:
 
 
 def targets(history: Sequence[Told]) -> Array:
-    """What the model learns: -(best / time); a failure is as bad as the slowest quarter, no worse.
+    """What the model learns, lower is better: normal scores of the ranks of the times.
 
-    The best configurations sit beside the resource limits: punished failures would hide them.
+    Ranks make a kernel whose times span 100x and one whose times span 2x alike. A failure is as
+    bad as the slowest quarter, no worse: the best configurations sit beside the resource limits,
+    and punished failures would hide them.
     """
     seconds = np.array([np.nan if told.seconds is None else told.seconds for told in history])
-    y = -np.nanmin(seconds) / seconds
-    return np.asarray(np.where(np.isnan(y), np.nanquantile(y, _FAILED_QUANTILE), y))
+    valid = np.isfinite(seconds)
+    scores = ndtri((rankdata(seconds[valid]) - 0.5) / valid.sum())
+    y = np.full(len(seconds), np.quantile(scores, _FAILED_QUANTILE))
+    y[valid] = scores
+    return y
 
 
 def noises(history: Sequence[Told]) -> Array:
-    """The relative noise of each result."""
-    return np.full(len(history), _NOISE)
+    """The noise variance of each result relative to the model's variance.
+
+    A told `sd` counts against the spread of all log times, which the ranks map to about 1.
+    """
+    logs = np.log([told.seconds for told in history if told.seconds is not None])
+    spread = max(float(np.std(logs)), 1e-3) if len(logs) > 1 else 1.0
+    relative = [(told.sd or 0.0) / told.seconds if told.seconds else 0.0 for told in history]
+    return _NOISE + (np.array(relative) / spread) ** 2
 
 
-def _log_improvement(mean: Array, sd: Array) -> Array:
-    """Log E max(-1 - y, 0) for y normal: how much faster than the best, in units of its speed."""
-    z = (-1.0 - mean) / sd
-    log_phi = -0.5 * z * z - 0.5 * math.log(2 * math.pi)
+def log_improvement(mean: Array, sd: Array, *, best: float) -> Array:
+    """Log E max(best - y, 0) for y normal, also where the improvement is next to impossible.
+
+    Below z = -6 the tail expansion phi(z) / z^2 stands for the difference of nearly equal terms.
+    """
+    z = (best - mean) / sd
     near = np.maximum(z, -6.0)
-    value = near * ndtr(near) + np.exp(-0.5 * near * near) / math.sqrt(2 * math.pi)
-    far = log_phi - 2 * np.log(np.maximum(-z, 1.0))
-    return np.asarray(np.log(sd) + np.where(z > -6.0, np.log(np.maximum(value, 1e-300)), far))
+    density = np.exp(-0.5 * near * near) / math.sqrt(2 * math.pi)
+    value = np.log(np.maximum(near * ndtr(near) + density, 1e-300))
+    tail = -0.5 * z * z - 0.5 * math.log(2 * math.pi) - 2 * np.log(np.maximum(-z, 1.0))
+    return np.asarray(np.log(sd) + np.where(z > -6.0, value, tail))
