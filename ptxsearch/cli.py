@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from ptxsearch import api, console
+from ptxsearch.batch import read_suite, run_suite
 from ptxsearch.budget import Budget
 from ptxsearch.config import load_policy, make_evaluator
 from ptxsearch.doctor import diagnose
@@ -203,6 +204,22 @@ def doctor(
         console.show_checks(Console(highlight=False), checks)
     if not document["ok"]:
         raise typer.Exit(1)
+
+
+@app.command()
+def batch(
+    suite: Annotated[Path, typer.Argument(help="a YAML suite: tasks, policies, models, budget")],
+    out: Annotated[Path, typer.Option(help="folder of journals and summary")] = Path("runs/batch"),
+    as_json: Json = False,
+) -> None:
+    """Run tasks x policies x models x seeds under one budget; the same command resumes."""
+    screen = Console(stderr=as_json, highlight=False)
+    rows = run_suite(read_suite(suite), out, on_row=lambda row: console.show_row(screen, row))
+    screen.print(f"summary: {out / 'summary.md'}", markup=False, soft_wrap=True)
+    if as_json:
+        _print_json([row.to_dict() for row in rows])
+    if any(row.state == "interrupted" for row in rows):
+        raise typer.Exit(130)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ptxsearch.batch import Row
 from ptxsearch.doctor import Check
 from ptxsearch.emulator.report import Report
 from ptxsearch.evaluation import Evaluation
@@ -122,6 +123,17 @@ def show_checks(screen: Console, checks: Sequence[Check]) -> None:
         screen.print(f"{check.part}: {check.found}", markup=False, soft_wrap=True)
         if check.remedy:
             screen.print(f"          {check.remedy}", markup=False, soft_wrap=True)
+
+
+def show_row(screen: Console, row: Row) -> None:
+    """One run of a batch."""
+    best = microseconds(row.best_seconds) if row.best_seconds is not None else "-"
+    screen.print(
+        f"{row.task} {row.policy} {row.model} seed {row.seed}: {row.state}, {row.trials} trials, "
+        f"best {best}, {row.speedup:.2f}x",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def show_verification(screen: Console, found: Verification) -> None:
