@@ -16,6 +16,7 @@ from ptxsearch.emulator.halt import TaintStarted
 from ptxsearch.emulator.lanes import Active, assigned, chosen
 from ptxsearch.emulator.memory import UNSIGNED
 from ptxsearch.emulator.operation import SIGNED, WIDTHS, Array
+from ptxsearch.emulator.ordering import BLOCK_SCOPE
 from ptxsearch.emulator.ordering import STRONG as STRONG_STAMP
 from ptxsearch.emulator.shadow import Values
 from ptxsearch.emulator.taint import clear, mark
@@ -48,6 +49,14 @@ class Shape:
     vector: int
     strong: bool
     order: str
+    block_scope: bool
+
+    @property
+    def flags(self) -> int:
+        """What its stamps carry."""
+        if not self.strong:
+            return 0
+        return STRONG_STAMP | BLOCK_SCOPE if self.block_scope else STRONG_STAMP
 
     @property
     def element(self) -> int:
@@ -62,7 +71,14 @@ def shape_of(instruction: Instruction) -> Shape:
     types = [m for m in modifiers if m in WIDTHS]
     order = next((m for m in modifiers if m in STRONG), "")
     vector = next((VECTORS[m] for m in modifiers if m in VECTORS), 1)
-    return Shape(space, types[-1] if types else "b32", vector, bool(order), order)
+    return Shape(
+        space,
+        types[-1] if types else "b32",
+        vector,
+        bool(order),
+        order,
+        "cta" in modifiers,
+    )
 
 
 def build_load(t: Translator, instruction: Instruction) -> Step:
@@ -151,7 +167,7 @@ def _fetch(
         if data.base is not None:
             data = data.copy()
         if chunk.launch.checks and piece.allocation.space not in ("const", "param"):
-            bad = note_read(frame, piece, target, strong=shape.strong)
+            bad = note_read(frame, piece, target, shape.flags)
             if bad is not None:
                 undefined = _undefined(frame, piece, target, bad, undefined)
         chunk.launch.counters.load(piece, target)
@@ -182,7 +198,7 @@ def _undefined(
     return known
 
 
-def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = False) -> Array | None:
+def note_read(frame: Frame, piece: Piece, target: Target, flags: int = 0) -> Array | None:
     """Check a read for races; the undefined bytes it meets, a row for each lane, or None."""
     chunk = frame.chunk
     launch, allocation = chunk.launch, piece.allocation
@@ -190,7 +206,7 @@ def note_read(frame: Frame, piece: Piece, target: Target, *, strong: bool = Fals
     if allocation.space in CHECKED:
         shadow = launch.shadow(allocation)
         lanes = chunk.numbers(piece.active)
-        line, flags = target.instruction.line, STRONG_STAMP if strong else 0
+        line = target.instruction.line
         conflict = shadow.read(piece.where, target.size, lanes, chunk.order, line, flags)
         if conflict is not None:
             launch.race(frame, target, allocation, conflict)
@@ -280,7 +296,7 @@ def put(frame: Frame, piece: Piece, target: Target, values: Array, shape: Shape)
                 chunk.order,
                 target.instruction.line,
                 Values(values, lambda: piece.where.get(view)),
-                STRONG_STAMP if shape.strong else 0,
+                shape.flags,
             )
             if conflict is not None:
                 launch.race(frame, target, allocation, conflict)

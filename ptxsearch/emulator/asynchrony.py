@@ -38,6 +38,7 @@ class Copy:
     size: int
     source: Array
     valid: Array
+    line: int
 
 
 class Copies:
@@ -67,9 +68,12 @@ class Copies:
                         copy.size,
                         copy.source[keep],
                         copy.valid[keep],
+                        copy.line,
                     )
                 )
         self.flying = still
+        if not still and chunk.shared.shadow is not None:
+            chunk.shared.shadow.in_flight = 0
 
 
 def land(chunk: Chunk, copy: Copy, ready: Array) -> None:
@@ -82,7 +86,7 @@ def land(chunk: Chunk, copy: Copy, ready: Array) -> None:
     if chunk.launch.checks:
         shadow = chunk.launch.shadow(chunk.shared)
         stamps = copy.lanes[ready] + base_stamp(chunk.order)
-        shadow.landed(where // copy.size, copy.size, stamps)
+        shadow.landed(where // copy.size, copy.size, stamps, copy.lanes[ready], copy.line)
 
 
 def copies_of(chunk: Chunk) -> Copies:
@@ -161,7 +165,7 @@ def _build_copy(t: Translator, instruction: Instruction) -> Step:
 def issue(frame: Frame, active: Active | None, into: Target, source: Target, valid: Array) -> None:
     """Start the copies of the active lanes; `valid` bytes are read, the rest become zero."""
     chunk = frame.chunk
-    launch, size = chunk.launch, into.size
+    launch, size, line = chunk.launch, into.size, into.instruction.line
     lanes = chunk.numbers(active)
     rows = np.zeros((lanes.size, size), np.uint8)
     reading = np.flatnonzero(valid > 0)
@@ -183,7 +187,6 @@ def issue(frame: Frame, active: Active | None, into: Target, source: Target, val
         if launch.checks:
             shadow = launch.shadow(piece.allocation)
             values = Values(rows, lambda: ~rows)
-            line = into.instruction.line
             conflict = shadow.write(piece.where, size, lanes, chunk.order, line, values, ASYNC)
             if conflict is not None:
                 launch.race(frame, into, piece.allocation, conflict)
@@ -192,5 +195,5 @@ def issue(frame: Frame, active: Active | None, into: Target, source: Target, val
         launch.counters.copy_out(piece, size)
         copies = copies_of(chunk)
         copies.flying.append(
-            Copy(lanes, copies.committed[lanes], elements * size, size, rows, valid)
+            Copy(lanes, copies.committed[lanes], elements * size, size, rows, valid, line)
         )

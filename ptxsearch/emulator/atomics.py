@@ -24,7 +24,7 @@ from ptxsearch.emulator.halt import Unable
 from ptxsearch.emulator.lanes import Active, assigned, expanded
 from ptxsearch.emulator.memory import UNSIGNED
 from ptxsearch.emulator.operation import Array
-from ptxsearch.emulator.ordering import STRONG
+from ptxsearch.emulator.ordering import BLOCK_SCOPE, STRONG
 from ptxsearch.emulator.report import Unsupported
 from ptxsearch.emulator.shadow import Values
 from ptxsearch.ptx.syntax import Instruction
@@ -93,8 +93,9 @@ def _apply(
     launch, shape = chunk.launch, operation.shape
     if allocation.space in ("const", "param"):
         launch.read_only(frame, target, piece)
+    flags = STRONG | BLOCK_SCOPE if shape.block_scope else STRONG
     if launch.checks:
-        bad = note_read(frame, piece, target, strong=True)
+        bad = note_read(frame, piece, target, flags)
         if bad is not None:
             report_undefined(frame, piece, target, bad)
         if allocation.space in ("global", "shared"):
@@ -105,7 +106,7 @@ def _apply(
                 chunk.order,
                 target.instruction.line,
                 Values(inputs[0], lambda: ~inputs[0]),
-                STRONG,
+                flags,
             )
             if conflict is not None:
                 launch.race(frame, target, allocation, conflict)

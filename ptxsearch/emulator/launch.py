@@ -20,7 +20,7 @@ from ptxsearch.emulator.machine import Chunk
 from ptxsearch.emulator.memory import Allocation, Memory
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import Sequence as Events
-from ptxsearch.emulator.program import Program
+from ptxsearch.emulator.program import Program, source_name
 from ptxsearch.emulator.report import Fault, Report, Triple, Unsupported
 from ptxsearch.emulator.shadow import Shadow
 from ptxsearch.emulator.synchron import Synchron
@@ -83,7 +83,7 @@ class Launch(Findings):
         self._specials: dict[tuple[str, int], Array] = {}
         self._places = list(program.places)
         if program.dynamic or dynamic_shared:
-            name = program.dynamic[0] if program.dynamic else "dynamic shared memory"
+            name = source_name(program.dynamic[0]) if program.dynamic else "dynamic shared memory"
             self._places.append(Place(name, "shared", program.dynamic_start, dynamic_shared))
         end = program.dynamic_start + dynamic_shared
         self.shared_stride = -(-end // 128) * 128

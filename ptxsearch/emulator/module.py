@@ -17,7 +17,7 @@ from ptxsearch.emulator.memory import (
     variable_bytes,
 )
 from ptxsearch.emulator.operation import Array
-from ptxsearch.emulator.program import Program, function_addresses
+from ptxsearch.emulator.program import Program, function_addresses, source_name
 from ptxsearch.emulator.report import Report, Triple, Unsupported
 from ptxsearch.errors import UsageError
 from ptxsearch.ptx import Module as Parsed
@@ -54,7 +54,8 @@ class Module:
             variables += [v for v in function.variables if v.space in ("global", "const")]
         for variable in variables:
             data = variable_bytes(variable.size, variable.init)
-            self._globals[variable.name] = self._memory.add(variable.name, variable.space, data)
+            name = source_name(variable.name)
+            self._globals[variable.name] = self._memory.add(name, variable.space, data)
         functions = function_addresses(parsed)
         for variable in variables:
             data = self._globals[variable.name].data

@@ -26,7 +26,8 @@ LOW_MASK = (1 << 32) - 1
 SEQUENCE_SHIFT = 32
 MULTI = 1 << 62
 SEVERAL_BLOCKS = 1 << 61
-SEQUENCE_MASK = (1 << 29) - 1
+BLOCK_SCOPE = 1 << 60
+SEQUENCE_MASK = (1 << 28) - 1
 
 
 @dataclass

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
 
 from ptxsearch.emulator.code import Code, Place
+from ptxsearch.emulator.halt import Refused
 from ptxsearch.emulator.instructions import builder_of
 from ptxsearch.emulator.memory import CODE_WINDOW, Allocation
 from ptxsearch.emulator.operation import Array
@@ -16,6 +18,8 @@ from ptxsearch.ptx.syntax import Group as Operands
 
 SHARED_GAP = 256
 """Bytes between shared variables that belong to none; a multiple of 128 keeps the banks."""
+
+_LOCAL_SYMBOL = re.compile(r"_ZZ.*E(\d+)(?=[A-Za-z_])")
 
 
 class Program:
@@ -62,7 +66,7 @@ class Program:
             align = max(variable.align, 16)
             at = -(-at // align) * align
             self._shared[variable.name] = at
-            self.places.append(Place(variable.name, "shared", at, variable.size))
+            self.places.append(Place(source_name(variable.name), "shared", at, variable.size))
             at += -(-(variable.size + SHARED_GAP) // 128) * 128
             real = -(-real // variable.align) * variable.align + variable.size
         self.static_shared = real
@@ -81,7 +85,7 @@ class Program:
             return found.base
         if name in self.module.functions:
             return CODE_WINDOW + 16 * (self._order.index(name) + 1)
-        raise KeyError(name)
+        raise Refused(f"{name} is no variable or function of this module")
 
     def function_at(self, address: int) -> Function | None:
         """The function with that address."""
@@ -111,6 +115,16 @@ class Program:
             unused[place.start : place.start + place.size] = False
         unused[self.dynamic_start : self.dynamic_start + dynamic] = False
         return unused
+
+
+def source_name(symbol: str) -> str:
+    """The name of a variable in the source: C++ compilers decorate those local to a function."""
+    found = _LOCAL_SYMBOL.match(symbol)
+    if found is None:
+        return symbol
+    length = int(found.group(1))
+    rest = symbol[found.end() :]
+    return rest[:length] if length <= len(rest) else symbol
 
 
 def function_addresses(module: Module) -> dict[str, int]:

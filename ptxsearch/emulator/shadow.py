@@ -1,8 +1,8 @@
 """Who last wrote and read each word of an array of memory, and the races that this reveals.
 
-A stamp is an int64: thread number + 1 in bits 0-29, `STRONG` (atomic or volatile), `ASYNC` (an
-asynchronous copy in flight), the event number from bit 32, and for readers `MULTI` (others read
-it too) and `SEVERAL_BLOCKS`. Reads are only noted in a list and enter the reader stamps when a
+A stamp is an int64: thread number + 1 in bits 0-29, `STRONG` (atomic or volatile, with
+`BLOCK_SCOPE` only for its block), `ASYNC` (an asynchronous copy in flight), the event number from
+bit 32, and for readers `MULTI` (others read it too) and `SEVERAL_BLOCKS`. Reads are only noted in a list and enter the reader stamps when a
 write to the same array follows; arrays that are never written cost next to nothing.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import (
     ASYNC,
+    BLOCK_SCOPE,
     MULTI,
     SEQUENCE_MASK,
     SEQUENCE_SHIFT,
@@ -25,7 +26,7 @@ from ptxsearch.emulator.ordering import (
     TID_MASK,
     Ordering,
 )
-from ptxsearch.emulator.where import Single, Where, apart
+from ptxsearch.emulator.where import List, Single, Where, apart
 
 HISTORY_LIMIT = 1 << 22
 """Lanes of noted reads that are kept for exact questions; older ones are dropped."""
@@ -214,7 +215,7 @@ class Shadow:
         foreign &= old != 0
         if not foreign.any():
             return None
-        foreign &= (old & stamps & STRONG) == 0
+        foreign &= ~_both_strong(old, stamps, order)
         foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
         if changed is not None and foreign.any():
             mark = np.broadcast_to(changed(), lanes.shape)
@@ -367,7 +368,7 @@ class Shadow:
         foreign &= old != 0
         if not foreign.any():
             return None
-        foreign &= (old & mine & STRONG) == 0
+        foreign &= ~_both_strong(old, mine, order)
         foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
         at = np.nonzero(foreign)
         if not at[0].size:
@@ -408,7 +409,7 @@ class Shadow:
                 read = np.broadcast_to(note.stamps, index.shape)[rows]
                 writer = hit[rows]
                 same = (read & TID_MASK) == (stamps[writer] & TID_MASK)
-                same |= (read & stamps[writer] & STRONG) != 0
+                same |= _both_strong(read, stamps[writer], order)
                 bad = ~same & ~order.ordered(read, lanes[writer])
                 if bad.any():
                     at = int(bad.argmax())
@@ -437,13 +438,15 @@ class Shadow:
         bad = where.get(self._rows(self.writers, granules)) == 0
         return np.repeat(bad.reshape(-1, granules), self.granule, axis=1) if bad.any() else None
 
-    def landed(self, elements: Array, size: int, stamps: Array) -> None:
+    def landed(self, elements: Array, size: int, stamps: Array, lanes: Array, line: int) -> None:
         """An asynchronous write of elements of `size` bytes has arrived, for its issuers."""
         granules = self.granules(size)
         if self.writers is not None:
             rows = self._rows(self.writers, granules)
             rows[elements] = stamps if granules == 1 else stamps[:, None]
         self.last_write = int(stamps.max()) >> SEQUENCE_SHIFT
+        base = int(stamps[0] - lanes[0])
+        self.written.append(Note(List(elements), granules, lanes, line, base, 0))
 
     def unwrite(self, elements: Array, size: int, undefined: Array) -> None:
         """Take bytes (a row for each element of `size` bytes) as never written."""
@@ -465,6 +468,17 @@ class Shadow:
 
 def _refined(note: Note, factor: int) -> Note:
     return replace(note, granules=note.granules * factor)
+
+
+def _both_strong(old: Array, stamps: Array, order: Ordering) -> Array:
+    """Whether both accesses are strong and the scope of each covers the other's thread."""
+    both = (old & stamps & STRONG) != 0
+    narrow = ((old | stamps) & BLOCK_SCOPE) != 0
+    if both.any() and narrow.any():
+        block = ((old & TID_MASK) - 1) // order.width
+        mine = ((stamps & TID_MASK) - 1) // order.width
+        both = both & (~narrow | (block == mine))
+    return np.asarray(both)
 
 
 def _merged(old: Array, stamps: Array, order: Ordering) -> Array:

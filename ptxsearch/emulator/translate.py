@@ -10,6 +10,7 @@ import numpy as np
 from ptxsearch.emulator.arithmetic import encode
 from ptxsearch.emulator.code import Code, Place, Step
 from ptxsearch.emulator.definite import uncertain_registers
+from ptxsearch.emulator.halt import Refused
 from ptxsearch.emulator.memory import PARAM_WINDOW
 from ptxsearch.emulator.operation import STORAGE, WIDTHS, Array
 from ptxsearch.ptx.syntax import (
@@ -151,7 +152,7 @@ class Translator:
                 return self.address_of(name, type_)
             case Address(base, offset) if isinstance(base, Name):
                 return self.address_of(base.name, type_, offset)
-        raise TypeError(f"operand {operand} cannot be read")
+        raise Refused(f"an operand of kind {type(operand).__name__} cannot be read here")
 
     def target(self, operand: Operand) -> int:
         """The slot that an instruction writes; -1 for the sink."""
@@ -159,7 +160,7 @@ class Translator:
             return self.register(operand)
         if isinstance(operand, Sink):
             return -1
-        raise TypeError(f"operand {operand} cannot be written")
+        raise Refused(f"an operand of kind {type(operand).__name__} cannot be written")
 
     def address_of(self, name: str, type_: str, offset: int = 0) -> int:
         """A slot with the address of a variable or function in its own space."""
@@ -192,7 +193,7 @@ class Translator:
         if isinstance(operand, Register):
             operand = Address(operand, 0)
         if not isinstance(operand, Address):
-            raise TypeError(f"operand {operand} is no address")
+            raise Refused(f"an operand of kind {type(operand).__name__} is no address")
         base, offset = operand.base, operand.offset
         if isinstance(base, Register):
             return self.register(base), offset, space
