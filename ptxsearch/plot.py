@@ -16,7 +16,7 @@ _COLOURS = {"ok": "tab:green", "failed": "tab:red", "repeated": "tab:gray", "pen
 
 def convergence(result: Result, axes: Axes | None = None) -> Axes:
     """Time of every trial that passed in microseconds, and the best so far, by trial."""
-    chart = _axes(axes)
+    chart: Axes = _axes(axes)
     passed = [trial for trial in result.trials if trial.evaluation.ok]
     numbers = [trial.id for trial in passed]
     times = [trial.evaluation.seconds * 1e6 for trial in passed]
@@ -36,7 +36,7 @@ def convergence(result: Result, axes: Axes | None = None) -> Axes:
 
 def tree(view: TreeView, axes: Axes | None = None) -> Axes:
     """The search tree from left to right; a node's height is its place among its siblings."""
-    chart = _axes(axes)
+    chart: Axes = _axes(axes)
     places = _places(view)
     for node in view:
         x, y = node.depth, places[node.id]
