@@ -190,14 +190,24 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> Occ
     return Occupancy(blocks, resident, resident / limits_of.warps_per_sm, limiter, limits)
 
 
+def block_threads(arch: str, registers: int) -> int:
+    """The most threads a block may have where each takes `registers`, 0 where it cannot run."""
+    limits = find_arch(arch)
+    if registers > limits.registers_per_thread:
+        return 0
+    return min(limits.threads_per_block, _resident_warps(limits, registers) * WARP)
+
+
+def _resident_warps(arch: Arch, registers: int) -> int:
+    """Warps whose registers a multiprocessor can hold, the same in each partition."""
+    per_warp = _round_up(max(registers, 1) * WARP, REGISTER_GRANULARITY)
+    return arch.registers_per_sm // PARTITIONS // per_warp * PARTITIONS
+
+
 def _blocks_by_registers(arch: Arch, warps: int, registers: int) -> int:
     if registers > arch.registers_per_thread:
         return 0
-    per_warp = _round_up(max(registers, 1) * WARP, REGISTER_GRANULARITY)
-    if per_warp * _round_up(warps, PARTITIONS) > arch.registers_per_sm:
-        return 0
-    resident = arch.registers_per_sm // PARTITIONS // per_warp * PARTITIONS
-    return resident // warps
+    return _resident_warps(arch, registers) // warps
 
 
 def _blocks_by_shared(arch: Arch, shared_bytes: int) -> int:

@@ -12,6 +12,7 @@ from ptxsearch.arch import (
     ARCHES,
     GPUS,
     RESERVED_SHARED,
+    block_threads,
     find_arch,
     find_gpu,
     occupancy,
@@ -30,6 +31,12 @@ def test_blocks_per_sm_equal_the_drivers() -> None:
     expected = DATA["driver"][:, 3]
     got = [occupancy("sm_90", *map(int, row[:3])).blocks_per_sm for row in DATA["driver"]]
     assert expected.tolist() == got
+
+
+def test_block_threads_equal_the_drivers() -> None:
+    """Registers and launch bounds allow the threads that the driver gave for 6,560 kernels."""
+    got = [min(int(bound), block_threads("sm_90", int(r))) for bound, r, _ in DATA["threads"]]
+    assert DATA["threads"][:, 2].tolist() == got
 
 
 @pytest.mark.parametrize(("column", "name"), [(3, "registers"), (5, "warps"), (6, "blocks")])

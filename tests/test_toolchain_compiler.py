@@ -266,6 +266,16 @@ def test_what_is_no_source_is_refused(source: str, language: str) -> None:
     assert failure(source, language).stage == "limits"
 
 
+@pytest.mark.parametrize(
+    ("directive", "threads"),
+    [("", 1024), (".maxntid 96", 96), (".reqntid 16, 8, 2", 256), (".maxntid 64, 4, 1", 256)],
+)
+def test_declared_threads_are_read_from_the_cubin(directive: str, threads: int) -> None:
+    """The most threads of a block are those of the entry's directive."""
+    ptx = EMPTY_PTX.replace("k() {", f"k()\n{directive}\n{{")
+    assert compiled(ptx, "ptx").resources["k"].max_threads == threads
+
+
 def test_wgmma_is_assembled_for_the_specific_target() -> None:
     """PTX for sm_90a is assembled for it when the device is an sm_90."""
     assert compiled(EMPTY_PTX.replace("sm_90", "sm_90a"), "ptx").target == "sm_90a"

@@ -41,6 +41,8 @@ _TARGET = re.compile(r"^[ \t]*\.target[ \t]+(sm_\d+[af]?)", re.MULTILINE)
 _FEATURE = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b|__CUDA_ARCH_(FEAT|SPECIFIC|FAMILY)")
 _VALUES_BYTES = 8192
 _RECENT = 256
+# Counted up when a stage records more, so that older cache entries are left alone.
+_EDITION = "2"
 
 
 class _Request(NamedTuple):
@@ -165,7 +167,15 @@ class Compiler:
         argv = ptxas.arguments(options)
         if problem := refuse_ptx(ptx):
             return CompileFailure("limits", problem, language="ptx")
-        name = key("ptxas", self.toolchain.ptxas_version, self.toolchain.build, target, *argv, ptx)
+        name = key(
+            "ptxas",
+            _EDITION,
+            self.toolchain.ptxas_version,
+            self.toolchain.build,
+            target,
+            *argv,
+            ptx,
+        )
         if held := self.cache.get(name):
             record, cubin = unpack(held)
             assert not isinstance(record, Translated)

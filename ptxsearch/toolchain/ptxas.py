@@ -9,6 +9,7 @@ from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.evaluation import Resources
 from ptxsearch.toolchain.diagnostics import errors, excerpt, first_message, scrub
 from ptxsearch.toolchain.ending import UNABLE, exceeded, read_log
+from ptxsearch.toolchain.facts import with_facts
 from ptxsearch.toolchain.find import Toolchain
 from ptxsearch.toolchain.result import Assembled, CompileFailure
 from ptxsearch.toolchain.sandbox import Job, Limits, Sandbox
@@ -57,7 +58,8 @@ def assemble(
         raw = read_log(folder)
         log = scrub(raw, (folder, tool.parent))
         if outcome.code == 0:
-            return Assembled(log, usage(raw)), (folder / "kernel.cubin").read_bytes()
+            cubin = (folder / "kernel.cubin").read_bytes()
+            return Assembled(log, with_facts(cubin, usage(raw), target)), cubin
     beyond = exceeded("ptxas", outcome, log, limits)
     if not beyond and outcome.code == UNABLE:
         raise ToolchainError(f"ptxas cannot be run: {log}", toolchain.remedy)
