@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import CodeType
 from typing import Any, Literal
 
@@ -16,6 +18,7 @@ import numpy as np
 from ptxsearch.errors import TaskError
 from ptxsearch.expression import evaluate
 from ptxsearch.kernel import Kernel, Value
+from ptxsearch.kernelfile import read_kernel
 from ptxsearch.param import DTYPES, FLOATS, Param
 from ptxsearch.record import Record
 
@@ -157,14 +160,23 @@ class Task:
 
     @classmethod
     def from_kernel(
-        cls, baseline: Kernel, *, inputs: Mapping[str, Any], outputs: Sequence[str], name: str = ""
+        cls,
+        baseline: Kernel | str | os.PathLike[str],
+        *,
+        inputs: Mapping[str, Any],
+        outputs: Sequence[str] = (),
+        name: str = "",
     ) -> Task:
         """A task from a kernel that works: its outputs are the reference, whatever they are.
 
+        `baseline` is a kernel or the path of one (with its launches in the JSON beside it).
         `inputs` are example arguments in the entry's order: arrays (their shapes and dtypes are
         kept, data is drawn anew) and numbers (passed by value). `outputs` names the arrays that
-        the kernel writes.
+        the kernel writes; left out, they are the pointers that its CUDA C++ does not call const.
         """
+        if not isinstance(baseline, Kernel):
+            baseline = read_kernel(Path(baseline))
+        outputs = tuple(outputs) or _written(baseline, inputs)
         unknown = sorted(set(outputs) - set(inputs))
         if unknown:
             raise TaskError(f"output {unknown[0]!r} is no argument", f"use {', '.join(inputs)}")
@@ -271,6 +283,20 @@ def _param(name: str, value: Any, role: Literal["in", "out"]) -> Param:
     if array.ndim == 0:
         return Param(name, "scalar", kinds[array.dtype], init=repr(array.item()))
     return Param(name, role, kinds[array.dtype], tuple(str(extent) for extent in array.shape))
+
+
+def _written(kernel: Kernel, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The array arguments whose pointers the entry's signature does not call const."""
+    entry = re.escape(kernel.launches[0].entry)
+    signature = re.search(rf"\b{entry}\s*\(([^)]*)\)", kernel.source)
+    if kernel.language != "cuda" or signature is None:
+        raise TaskError("which arrays the kernel writes is not known", "name them as outputs=[...]")
+    pointers = signature[1].split(",")
+    return tuple(
+        name
+        for name, part in zip(inputs, pointers, strict=False)
+        if "*" in part and "const" not in part.split("*")[0]
+    )
 
 
 def _digest(task: Task) -> str:
