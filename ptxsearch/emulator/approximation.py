@@ -7,6 +7,7 @@ than the bounds the PTX ISA states; the hardware's own last bits are not reprodu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -174,25 +175,62 @@ def _exact64(form: Form) -> Decoded:
     return double(form, make(mode), count)
 
 
+EXPANSIONS: Mapping[str, Mapping[str, int]] = {
+    "div.rn.f32": {"fp32_fma": 5},
+    "div.rn.ftz.f32": {"fp32_fma": 5},
+    "div.full.f32": {"fp32_mul": 1},
+    "div.full.ftz.f32": {"fp32_mul": 1},
+    "div.approx.f32": {"fp32_mul": 1},
+    "div.approx.ftz.f32": {"fp32_mul": 1},
+    "rcp.rn.f32": {"fp32_add": 1, "fp32_fma": 2},
+    "rcp.rn.ftz.f32": {"fp32_add": 1, "fp32_fma": 2},
+    "rcp.approx.f32": {"fp32_mul": 2},
+    "sqrt.rn.f32": {"fp32_mul": 2, "fp32_fma": 2},
+    "sqrt.rn.ftz.f32": {"fp32_mul": 2, "fp32_fma": 2},
+    "sin.approx.f32": {"fp32_mul": 1},
+    "sin.approx.ftz.f32": {"fp32_mul": 1},
+    "cos.approx.f32": {"fp32_mul": 1},
+    "cos.approx.ftz.f32": {"fp32_mul": 1},
+    "div.rn.f64": {"fp64_fma": 7, "fp64_mul": 1, "fp32_fma": 1},
+    "rcp.rn.f64": {"fp64_fma": 5},
+    "sqrt.rn.f64": {"fp64_fma": 5, "fp64_mul": 3},
+    "rsqrt.approx.f64": {"fp64_fma": 3, "fp64_mul": 2},
+}
+"""Operations that ptxas 13.0 makes of a form for sm_90 where no source or result is extreme."""
+
+
+def _counted(build: Callable[[Form], Decoded]) -> Callable[[Form], Decoded]:
+    """The builder with the operations of the form's expansion counted."""
+
+    def counted(form: Form) -> Decoded:
+        decoded = build(form)
+        if not isinstance(decoded, Operation):
+            return decoded
+        name = ".".join((form.opcode, *form.flags, form.type))
+        return replace(decoded, flops=EXPANSIONS.get(name, {}))
+
+    return counted
+
+
 ROUNDED = "rn rz rm rp"
 RULES: Mapping[str, tuple[Rule, ...]] = {
     **{
         opcode: (
-            rule("f32", f"{ROUNDED} ftz", _exact32),
-            rule("f32", "approx ftz", _approximate),
-            rule("f64", ROUNDED, _exact64),
+            rule("f32", f"{ROUNDED} ftz", _counted(_exact32)),
+            rule("f32", "approx ftz", _counted(_approximate)),
+            rule("f64", ROUNDED, _counted(_exact64)),
         )
         for opcode in EXACT32
     },
     **{
-        opcode: (rule("f32", "approx ftz", _approximate),)
+        opcode: (rule("f32", "approx ftz", _counted(_approximate)),)
         for opcode in ("sin", "cos", "lg2", "ex2", "rsqrt")
     },
-    "tanh": (rule("f32", "approx", _approximate),),
+    "tanh": (rule("f32", "approx", _counted(_approximate)),),
 }
 RULES = {
     **RULES,
-    "div": (*RULES["div"], rule("f32", "full ftz", _full)),
-    "rcp": (*RULES["rcp"], rule("f64", "approx ftz", _approximate64)),
-    "rsqrt": (*RULES["rsqrt"], rule("f64", "approx ftz", _approximate64)),
+    "div": (*RULES["div"], rule("f32", "full ftz", _counted(_full))),
+    "rcp": (*RULES["rcp"], rule("f64", "approx ftz", _counted(_approximate64))),
+    "rsqrt": (*RULES["rsqrt"], rule("f64", "approx ftz", _counted(_approximate64))),
 }
