@@ -14,6 +14,7 @@ from ptxsearch.arch import Gpu, occupancy, typical_gpu
 from ptxsearch.emulator.arguments import Undefined, undefined
 from ptxsearch.emulator.independence import independent_loads
 from ptxsearch.emulator.module import load
+from ptxsearch.emulator.report import Fault as EmulatedFault
 from ptxsearch.emulator.report import Report
 from ptxsearch.emulator.timemodel import (
     LAUNCH_SECONDS,
@@ -275,7 +276,7 @@ def _failure(report: Report) -> Failure:
     faults = tuple(
         Fault(
             kind=fault.kind,  # type: ignore[arg-type]
-            message=fault.message,
+            message=f"{fault.message} ({_place(fault)})",
             space=fault.space,
             line=fault.line or None,
             source_line=fault.source_line,
@@ -287,6 +288,13 @@ def _failure(report: Report) -> Failure:
         for fault in report.faults
     )
     return Failure(faults[0], faults=faults)
+
+
+def _place(fault: EmulatedFault) -> str:
+    lines = f"PTX line {fault.line}"
+    if fault.source_line:
+        lines += f", source line {fault.source_line}"
+    return f"{lines}, block {fault.block}, thread {fault.thread}"
 
 
 _COUNTED = tuple(f.name for f in fields(Counters) if f.name not in ("source", "extra"))
