@@ -23,7 +23,7 @@ Single = NDArray[np.float32]
 LENGTHS = (0.15, 0.4, 1.0, 3.0, np.inf)
 THETAS = (0.5, 1.0, 2.0, 5.0)
 _SPREAD = 1.5
-_FIT_POINTS = 200
+FIT_POINTS = 120
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,20 @@ class Sample:
     basis: Array
     noise: Array
 
-    def thinned(self, most: int) -> Sample:
-        """At most `most` points: the better half of them all, and every so many of the rest."""
-        if len(self.y) <= most:
-            return self
-        order = np.argsort(self.y, kind="stable")
-        rest = order[most // 2 :]
-        kept = np.sort(np.r_[order[: most // 2], rest[:: -(-len(rest) // (most // 2))]])
+    def thinned(self) -> Sample:
+        """At most FIT_POINTS of the points."""
+        kept = thinned(self.y)
         return Sample(self.x[kept], self.y[kept], self.basis[kept], self.noise[kept])
+
+
+def thinned(y: Array) -> NDArray[np.int64]:
+    """Which points to keep of many: the best, and every so many of the rest, FIT_POINTS in all."""
+    if len(y) <= FIT_POINTS:
+        return np.arange(len(y))
+    order = np.argsort(y, kind="stable")
+    half = FIT_POINTS // 2
+    rest = order[half:]
+    return np.sort(np.concatenate([order[:half], rest[:: -(-len(rest) // half)]]))
 
 
 class _Ascent:
@@ -155,7 +161,7 @@ def fit(sample: Sample, *, start: Shape, cost: float, sweeps: int = 2) -> Shape:
     `cost` is the prior's price of an active column in units of log likelihood; below 0 it asks
     for columns to be used. Long samples are thinned, their best half kept.
     """
-    ascent = _Ascent(sample.thinned(_FIT_POINTS), start, cost)
+    ascent = _Ascent(sample.thinned(), start, cost)
     for _ in range(sweeps):
         before = ascent.value
         ascent.sweep()
@@ -174,7 +180,7 @@ class Process:
         self.shape = shape
         active = shape.active
         self._shape = Shape(tuple(shape.lengths[j] for j in active), shape.theta)
-        self._candidates = np.ascontiguousarray(candidates[:, active])
+        self._levels = [np.unique(candidates[:, j], return_inverse=True) for j in active]
         self._basis = basis
         self._points = np.zeros((0, len(active)))
         self._lower = np.zeros((capacity, capacity))
@@ -183,6 +189,16 @@ class Process:
         self._mean_basis = np.zeros((0, basis.shape[1]))
         self.count = 0
 
+    def _toward_candidates(self, x: Array) -> Single:
+        """The kernel between x (n, d) and the candidates, by the few values each column has."""
+        single = x.astype(np.float32)
+        result = np.ones((len(x), self._white.shape[1]), dtype=np.float32)
+        for j, (levels, places) in enumerate(self._levels):
+            difference = single[:, j, None] - levels[None, :]
+            factor = _factor(difference, self._shape.lengths[j], self._shape.theta)
+            result *= np.take(factor, places, axis=1)
+        return result
+
     def add(self, x: Array, basis: Array, noise: Sequence[float] | Array) -> None:
         """Adds points x (n, d) with their mean columns (n, q) and relative noise (n,)."""
         x = x[:, self.shape.active]
@@ -190,7 +206,7 @@ class Process:
         if new > len(self._lower):
             raise ValueError(f"{new} points exceed the capacity {len(self._lower)}")
         inner = correlation(x, x, self._shape) + np.diag(np.asarray(noise, dtype=float))
-        outer = correlation(x.astype(np.float32), self._candidates, self._shape)
+        outer = self._toward_candidates(x)
         if old:
             cross = correlation(self._points, x, self._shape)
             side, _ = lapack.dtrtrs(self._lower[:old, :old], cross, lower=1)
@@ -213,7 +229,7 @@ class Process:
         """What is left of each candidate's variance once x (p, d) are measured too."""
         x, n = x[:, self.shape.active], self.count
         inner = correlation(x, x, self._shape) + noise * np.eye(len(x))
-        outer = correlation(x.astype(np.float32), self._candidates, self._shape)
+        outer = self._toward_candidates(x)
         side, _ = lapack.dtrtrs(
             self._lower[:n, :n], correlation(self._points, x, self._shape), lower=1
         )

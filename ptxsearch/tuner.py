@@ -18,12 +18,12 @@ from scipy.stats import rankdata
 from ptxsearch.encoding import Columns, Encoding
 from ptxsearch.errors import UsageError
 from ptxsearch.space import Rows, Space, Value, Values
-from ptxsearch.surrogate import Array, Process, Sample, Shape, fit
+from ptxsearch.surrogate import Array, Process, Sample, Shape, fit, thinned
 
 _DESIGN = 10
 _REFITS = (10, 14, 20, 28, 40, 56, 80, 110, 150, 200, 260, 330, 420, 540, 700, 900, 1200, 1600)
 _REDRAWS = 8
-_FOLLOWED = 4096
+_FOLLOWED = 3072
 _NEAR_BEST = 5
 _NOISE = 1e-3
 _FAILED_QUANTILE = 0.75
@@ -212,7 +212,7 @@ class Tuner:
         shapes = self._shapes_at(_epoch(start))
         model = _Model(self._encoding, shapes, rows, start=start, capacity=start)
         if len(rows) > _FOLLOWED:
-            score = model.improvement(prefix, [])
+            score = model.improvement([prefix[i] for i in thinned(targets(prefix))], [])
             rows = rows[np.sort(np.argsort(-score, kind="stable")[:_FOLLOWED])]
         later = min((n for n in _REFITS if n > start), default=self.budget + start)
         return _Model(self._encoding, shapes, rows, start=start, capacity=later)
@@ -228,7 +228,7 @@ class Tuner:
             x, basis = self._encoding.columns(_rows_of(self.space, prefix))
             sample = Sample(x, targets(prefix), basis, noises(prefix))
             self._shapes[epoch] = [
-                fit(sample, start=shape, cost=cost)
+                fit(sample, start=shape, cost=cost, sweeps=1 if earlier else 2)
                 for shape, cost in zip(before, _COSTS, strict=True)
             ]
         return self._shapes[epoch]
