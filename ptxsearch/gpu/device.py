@@ -186,6 +186,11 @@ class CudaDevice:
         """How often a process had to be started again."""
         return self._runner.restarts
 
+    @property
+    def busy(self) -> float:
+        """Seconds for which the GPU's process has worked so far."""
+        return self._runner.busy
+
     def restart(self) -> None:
         """End the process, so that the next job runs in a fresh one."""
         with self._lock.held():

@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,13 +163,20 @@ def read_report(report: Path) -> tuple[tuple[Mapping[str, float], ...], tuple[st
 def _reader() -> Any:
     """The report reader: the installed package, or the one that Nsight Compute brings."""
     try:
-        return importlib.import_module("ncu_report")
+        return _imported()
     except ImportError:
         path = tool.find("ncu")
         places = glob.glob("/opt/nvidia/nsight-compute/*/extras/python")
         if path is not None:
             places.append(str(Path(path).resolve().parent / "extras" / "python"))
         sys.path.extend(place for place in sorted(places, reverse=True) if place not in sys.path)
+        return _imported()
+
+
+def _imported() -> Any:
+    with warnings.catch_warnings():
+        # The types of its SWIG wrapper are deprecated from Python 3.12 on; nothing to do here.
+        warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module("ncu_report")
 
 

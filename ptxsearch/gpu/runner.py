@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,8 @@ BYTES_PER_SECOND = 100e6
 class Runner:
     """The child process of GPU `index`, whichever one lives now.
 
-    `instruments` must be set before the first job. `memory` is the child's budget in bytes.
+    `instruments` must be set before the first job. `memory` is the child's budget in bytes,
+    `busy` the seconds that jobs have taken so far.
     """
 
     def __init__(self, index: int, *, driver: str, memory: int) -> None:
@@ -29,6 +31,7 @@ class Runner:
         self.properties = self._child.introduce()
         self.instruments = b""
         self.restarts = 0
+        self.busy = 0.0
         self._opened = False
         self._held: dict[int, Held] = {}
         self._seen: set[bytes] = set()
@@ -83,7 +86,11 @@ class Runner:
         for held in sets:
             if held.token not in self._held:
                 self._hold(held, keep={other.token for other in sets})
-        return self._child.ask(name, allowed, **keywords)
+        started = time.perf_counter()
+        try:
+            return self._child.ask(name, allowed, **keywords)
+        finally:
+            self.busy += time.perf_counter() - started
 
     def _hold(self, held: Held, *, keep: set[int]) -> None:
         """Put a set on the device; the sets that the job does not need make room for it."""
