@@ -276,7 +276,7 @@ def _failure(report: Report) -> Failure:
     faults = tuple(
         Fault(
             kind=fault.kind,  # type: ignore[arg-type]
-            message=f"{fault.message} ({_place(fault)})",
+            message=f"{fault.kind.replace('_', ' ')}: {fault.message} ({_place(fault)})",
             space=fault.space,
             line=fault.line or None,
             source_line=fault.source_line,
