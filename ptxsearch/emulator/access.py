@@ -12,7 +12,7 @@ from ptxsearch.emulator.address import Piece, Target
 from ptxsearch.emulator.code import Masked, Registers, Step
 from ptxsearch.emulator.definedness import ORIGIN
 from ptxsearch.emulator.frame import Frame
-from ptxsearch.emulator.halt import TaintStarted
+from ptxsearch.emulator.halt import TaintStarted, counted
 from ptxsearch.emulator.lanes import Active, assigned, chosen
 from ptxsearch.emulator.memory import UNSIGNED
 from ptxsearch.emulator.operation import SIGNED, WIDTHS, Array
@@ -88,6 +88,7 @@ def build_load(t: Translator, instruction: Instruction) -> Step:
     size = shape.element * shape.vector
     target = Target(slot, offset, space, size=size, instruction=instruction, write=False)
     registers = t.flattened(instruction.operands[0])
+    counted(instruction, registers, shape.vector)
     slots = tuple(t.target(register) for register in registers)
     kinds = tuple(
         t.storage(register) if isinstance(register, Register) else None for register in registers
@@ -236,7 +237,9 @@ def build_store(t: Translator, instruction: Instruction) -> Step:
     size = shape.element * shape.vector
     target = Target(slot, offset, space, size=size, instruction=instruction, write=True)
     target.counted = not t.is_parameter(instruction.operands[0])
-    sources = tuple(t.source(o, shape.type) for o in t.flattened(instruction.operands[1]))
+    operands = t.flattened(instruction.operands[1])
+    counted(instruction, operands, shape.vector)
+    sources = tuple(t.source(operand, shape.type) for operand in operands)
     kind = np.dtype(UNSIGNED[shape.element])
 
     def run(registers: Registers, active: Active | None) -> None:
@@ -253,7 +256,13 @@ def build_store(t: Translator, instruction: Instruction) -> Step:
             if tainted:
                 _leave(frame, piece, target, shape, sources)
 
-    return Step(instruction, lambda registers: run(registers, None), run, critical=(slot,))
+    return Step(
+        instruction,
+        lambda registers: run(registers, None),
+        run,
+        sources=sources,
+        critical=(slot,),
+    )
 
 
 def gathered(
@@ -266,10 +275,7 @@ def gathered(
     """The values of the active lanes, as elements or in rows of a vector."""
     columns = []
     for slot in slots:
-        held = registers[slot]
-        if held is None:
-            held = np.zeros(1, kind)
-        column = chosen(held, active)
+        column = chosen(registers[slot], active)
         columns.append(column if column.dtype == kind else column.astype(kind))
     if len(columns) == 1:
         return columns[0]

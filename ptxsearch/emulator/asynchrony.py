@@ -15,7 +15,7 @@ from ptxsearch.emulator.access import define, note_read, report_undefined, simpl
 from ptxsearch.emulator.address import Target
 from ptxsearch.emulator.code import Registers, Step
 from ptxsearch.emulator.frame import Frame
-from ptxsearch.emulator.halt import Unable
+from ptxsearch.emulator.halt import Refused, Unable
 from ptxsearch.emulator.lanes import Active, chosen
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import ASYNC
@@ -133,6 +133,8 @@ def _build_copy(t: Translator, instruction: Instruction) -> Step:
     operands = list(instruction.operands)
     if "L2::cache_hint" in instruction.modifiers:
         operands.pop()
+    if len(operands) < 3:
+        raise Refused(f"line {instruction.line}: cp.async needs two addresses and a size")
     size_operand = operands[2]
     if not isinstance(size_operand, Integer):
         raise Unable(Unsupported(instruction.mnemonic, instruction.line, "a size in a register"))

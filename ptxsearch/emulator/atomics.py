@@ -20,7 +20,7 @@ from ptxsearch.emulator.access import (
 from ptxsearch.emulator.address import Piece, Target
 from ptxsearch.emulator.code import Registers, Step
 from ptxsearch.emulator.frame import Frame
-from ptxsearch.emulator.halt import Unable
+from ptxsearch.emulator.halt import Unable, counted
 from ptxsearch.emulator.lanes import Active, assigned, expanded
 from ptxsearch.emulator.memory import UNSIGNED
 from ptxsearch.emulator.operation import Array
@@ -54,6 +54,8 @@ def build_atomic(t: Translator, instruction: Instruction) -> Step:
     if not name or shape.type == "b128":
         return unsupported(instruction, "atomic operation outside what is known")
     target = Target(slot, offset, space, size=size, instruction=instruction, write=True)
+    for operand in operands[1:]:
+        counted(instruction, t.flattened(operand), shape.vector)
     sources = [tuple(t.source(o, shape.type) for o in t.flattened(op)) for op in operands[1:]]
     if len(sources) < (2 if name == "cas" else 1):
         return unsupported(instruction, "operands are missing")

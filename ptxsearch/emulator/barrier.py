@@ -9,7 +9,7 @@ import numpy as np
 from ptxsearch.emulator.code import Step
 from ptxsearch.emulator.control import control_step
 from ptxsearch.emulator.frame import Group
-from ptxsearch.emulator.halt import Unable
+from ptxsearch.emulator.halt import Unable, one_of
 from ptxsearch.emulator.lanes import Active, assigned, expanded
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.report import Unsupported
@@ -136,7 +136,7 @@ def _build_reduction(t: Translator, instruction: Instruction, *, aligned: bool) 
     number = t.source(operands[1], "b32")
     count = t.source(operands[2], "b32") if len(operands) > 3 else -1
     predicate, inverted = t.predicate(operands[-1])
-    operation = next(m for m in instruction.modifiers if m in ("popc", "and", "or"))
+    operation = one_of(instruction, "popc", "and", "or")
 
     def finish(chunk: Chunk, going: list[tuple[Parked, Array]]) -> None:
         held = np.zeros(chunk.lanes, np.bool_)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ptxsearch.emulator.lanes import Active
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.pattern import Pattern
@@ -75,16 +77,17 @@ class Place:
 class Code:
     """A function made executable.
 
-    `widths` gives the bytes of a register's slot. `constants` and `specials` fill slots of a new
-    frame, `locals` the addresses of variables in the frame's local memory; `frame_bytes` is how
-    much of it the frame needs. `uncertain` lists
-    the slots that some path reads before it writes them, `patterns` the last pattern of each
-    address register and set of lanes: other chunks often have the same.
+    `kinds` and `widths` give dtype and bytes of a register's slot. `constants` and `specials`
+    fill slots of a new frame, `locals` the addresses of variables in its local memory;
+    `frame_bytes` is how much of that it needs. `uncertain` lists the slots that some path reads
+    before it writes them, `patterns` the last pattern of each address register and set of lanes:
+    other chunks often have the same.
     """
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self.slots: dict[str, int] = {}
+        self.kinds: dict[int, np.dtype[Any]] = {}
         self.widths: dict[int, int] = {}
         self.size = 1
         self.constants: dict[int, Array] = {}

@@ -12,7 +12,7 @@ from ptxsearch.emulator.code import Registers, Step
 from ptxsearch.emulator.control import control_step
 from ptxsearch.emulator.definedness import ORIGIN
 from ptxsearch.emulator.frame import Frame, Group
-from ptxsearch.emulator.halt import Unable
+from ptxsearch.emulator.halt import Refused, Unable, one_of
 from ptxsearch.emulator.lanes import Active, assigned, expanded
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.report import Unsupported
@@ -46,6 +46,8 @@ class Exchange:
         mask: Operand | None,
         compute: Compute,
     ) -> None:
+        if mask is None and "sync" in instruction.modifiers:
+            raise Refused(f"line {instruction.line}: {instruction.mnemonic} needs a member mask")
         self.instruction = instruction
         self.inverted = [isinstance(operand, Negated) for operand, _ in sources]
         self.slots = tuple(
@@ -230,7 +232,7 @@ def build_shuffle(t: Translator, instruction: Instruction) -> Step:
     """The step of `shfl`: d|p, a, b, c [, mask]."""
     operands = instruction.operands
     targets = list(t.flattened(operands[0]))
-    mode = next(m for m in instruction.modifiers if m in ("up", "down", "bfly", "idx"))
+    mode = one_of(instruction, "up", "down", "bfly", "idx")
     sync = "sync" in instruction.modifiers
 
     def compute(rows: list[Array], there: Array, masks: Array) -> tuple[list[Array], Array | None]:
@@ -262,7 +264,7 @@ def build_shuffle(t: Translator, instruction: Instruction) -> Step:
         instruction,
         sources=[(operands[1], "b32"), (operands[2], "b32"), (operands[3], "b32")],
         targets=targets,
-        mask=operands[4] if sync else None,
+        mask=operands[4] if sync and len(operands) > 4 else None,
         compute=compute,
     ).step()
 
@@ -270,7 +272,7 @@ def build_shuffle(t: Translator, instruction: Instruction) -> Step:
 def build_vote(t: Translator, instruction: Instruction) -> Step:
     """The step of `vote`: d, p [, mask]."""
     operands, modifiers = instruction.operands, instruction.modifiers
-    mode = next(m for m in modifiers if m in ("all", "any", "uni", "ballot"))
+    mode = one_of(instruction, "all", "any", "uni", "ballot")
 
     def compute(rows: list[Array], there: Array, masks: Array) -> tuple[list[Array], Array | None]:
         held = rows[0] & there
@@ -289,7 +291,7 @@ def build_vote(t: Translator, instruction: Instruction) -> Step:
         instruction,
         sources=[(operands[1], "pred")],
         targets=[operands[0]],
-        mask=operands[2] if "sync" in modifiers else None,
+        mask=operands[2] if "sync" in modifiers and len(operands) > 2 else None,
         compute=compute,
     ).step()
 

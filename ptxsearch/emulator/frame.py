@@ -63,8 +63,12 @@ class Frame:
         registers[0] = self
         for slot, value in code.constants.items():
             registers[slot] = value
+        for slot, _ in code.uncertain:
+            registers[slot] = np.zeros(1, code.kinds.get(slot, np.bool_))
         for slot, name in code.specials.items():
-            registers[slot] = chunk.special(name)
+            value = chunk.special(name)
+            kind = code.kinds.get(slot, value.dtype)
+            registers[slot] = value if value.dtype == kind else value.astype(kind)
         for slot, offset in code.locals.items():
             registers[slot] = np.array([self.local_base + offset], np.uint64)
         self.registers = registers

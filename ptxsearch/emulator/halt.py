@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ptxsearch.emulator.report import Unsupported
+from ptxsearch.ptx.syntax import Instruction
 
 
 class Halt(Exception):
@@ -19,6 +22,25 @@ class Unable(Exception):
 
 class Refused(Exception):
     """The launch itself is not valid; the message says why."""
+
+
+def one_of(instruction: Instruction, *names: str) -> str:
+    """The first of the names among an instruction's modifiers; it must have one."""
+    for name in instruction.modifiers:
+        if name in names:
+            return name
+    raise Refused(
+        f"line {instruction.line}: {instruction.mnemonic} needs one of {', '.join(names)}"
+    )
+
+
+def counted(instruction: Instruction, operands: Sequence[object], wanted: int) -> None:
+    """Refuse a vector of another length than the instruction names."""
+    if len(operands) != wanted:
+        raise Refused(
+            f"line {instruction.line}: {instruction.mnemonic} moves {wanted} elements, "
+            f"got {len(operands)}"
+        )
 
 
 class TaintStarted(Exception):

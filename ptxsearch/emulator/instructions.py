@@ -23,7 +23,7 @@ from ptxsearch.emulator.exchange import (
     build_shuffle,
     build_vote,
 )
-from ptxsearch.emulator.halt import Unable
+from ptxsearch.emulator.halt import Refused, Unable
 from ptxsearch.emulator.miscellany import (
     build_fence,
     build_nothing,
@@ -34,7 +34,6 @@ from ptxsearch.emulator.pure import (
     build_arithmetic,
     build_convert_address,
     build_is_space,
-    defaulted,
     guarded,
 )
 from ptxsearch.emulator.translate import Builder, Translator
@@ -104,6 +103,30 @@ OUT_OF_SCOPE = {
 }
 
 
+OPERANDS = {
+    "ld": (2, 4),
+    "ldu": (2, 2),
+    "st": (2, 4),
+    "atom": (3, 5),
+    "red": (2, 4),
+    "bar": (0, 4),
+    "barrier": (0, 4),
+    "bra": (1, 1),
+    "brx": (2, 2),
+    "shfl": (4, 5),
+    "vote": (2, 3),
+    "match": (3, 3),
+    "redux": (3, 3),
+    "elect": (2, 2),
+    "activemask": (1, 1),
+    "cvta": (2, 2),
+    "isspacep": (2, 2),
+    "mov": (2, 2),
+    "createpolicy": (1, 8),
+}
+"""The fewest and most operands of an opcode whose builder relies on them."""
+
+
 def builder_of(instruction: Instruction) -> Builder:
     """The builder of an instruction, with its guard and default values taken care of."""
     return _build
@@ -113,6 +136,12 @@ def _build(t: Translator, instruction: Instruction) -> Step:
     reason = OUT_OF_SCOPE.get(instruction.opcode)
     if reason is not None:
         return unsupported(instruction, reason)
+    fewest, most = OPERANDS.get(instruction.opcode, (0, 8))
+    if not fewest <= len(instruction.operands) <= most:
+        raise Refused(
+            f"line {instruction.line}: {instruction.mnemonic} takes {fewest} to {most} operands, "
+            f"got {len(instruction.operands)}"
+        )
     builder = BUILDERS.get(instruction.opcode, build_arithmetic)
     try:
         step = builder(t, instruction)
@@ -127,4 +156,4 @@ def _build(t: Translator, instruction: Instruction) -> Step:
     return guarded(step, instruction.guard, t.register(instruction.guard.register))
 
 
-__all__ = ["BUILDERS", "builder_of", "defaulted"]
+__all__ = ["BUILDERS", "builder_of"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ptxsearch.emulator.access import simple
 from ptxsearch.emulator.arithmetic import decode
 from ptxsearch.emulator.code import Fast, Masked, Registers, Step
 from ptxsearch.emulator.frame import Frame
-from ptxsearch.emulator.halt import Refused, Unable
+from ptxsearch.emulator.halt import Refused, Unable, one_of
 from ptxsearch.emulator.lanes import Active, Selection, assigned, blended, chosen
 from ptxsearch.emulator.memory import WINDOW, WINDOWS
 from ptxsearch.emulator.operation import Array, Invalid, Operation
@@ -155,32 +155,6 @@ def _masked(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Mas
     return masked
 
 
-def defaulted(step: Step, t: Translator) -> Step:
-    """The step made to read registers that were never written as zero."""
-    fast, masked = step.fast, step.masked
-    types = {t.code.slots[name]: name for name in t.code.slots}
-
-    def fill(registers: Registers) -> None:
-        for slot in (*step.sources, *step.critical):
-            if slot >= 0 and registers[slot] is None:
-                kind: np.dtype[Any] = np.dtype(np.bool_)
-                if types[slot] != CARRY:
-                    stem, _, component = types[slot].partition(".")
-                    kind = t.storage(Register(stem, component))
-                registers[slot] = np.zeros(1, kind)
-
-    def run(registers: Registers) -> None:
-        fill(registers)
-        fast(registers)
-
-    def run_masked(registers: Registers, active: Active | None) -> None:
-        fill(registers)
-        masked(registers, active)
-
-    step.fast, step.masked = run, run_masked
-    return step
-
-
 def guarded(step: Step, guard: Guard, slot: int) -> Step:
     """The step executed only where its guard holds."""
     negated, fast, masked = guard.negated, step.fast, step.masked
@@ -299,7 +273,8 @@ def build_convert_address(t: Translator, instruction: Instruction) -> Step:
 
 def build_is_space(t: Translator, instruction: Instruction) -> Step:
     """The step of `isspacep`."""
-    space = instruction.modifiers[0].partition("::")[0]
+    name = one_of(instruction, *WINDOWS, "const", "shared::cta", "param::entry")
+    space = name.partition("::")[0]
     slot = t.source(instruction.operands[1], "b64")
     where = t.target(instruction.operands[0])
     windows = [WINDOWS[name] for name in WINDOWS if name != "global"]

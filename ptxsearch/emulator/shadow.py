@@ -2,7 +2,8 @@
 
 A stamp is an int64: thread number + 1 in bits 0-29, `STRONG` (atomic or volatile, with
 `BLOCK_SCOPE` only for its block), `ASYNC` (an asynchronous copy in flight), the event number from
-bit 32, and for readers `MULTI` (others read it too) and `SEVERAL_BLOCKS`. Reads are only noted in a list and enter the reader stamps when a
+bit 32, and for readers `MULTI` (others read it too) and `SEVERAL_BLOCKS`.
+Reads are only noted in a list and enter the reader stamps when a
 write to the same array follows; arrays that are never written cost next to nothing.
 """
 

@@ -52,7 +52,7 @@ class Translator:
         self.function = function
         self.code = Code(function)
         self._constants: dict[tuple[str, int], int] = {}
-        self._specials: dict[str, int] = {}
+        self._specials: dict[tuple[str, str], int] = {}
         self._locals: dict[str, int] = {}
         self.pc = 0
         self._lay_out()
@@ -104,7 +104,8 @@ class Translator:
         slot = self.code.slots.get(name)
         if slot is None:
             slot = self.named(name)
-            self.code.widths[slot] = self.storage(register).itemsize
+            self.code.kinds[slot] = self.storage(register)
+            self.code.widths[slot] = self.code.kinds[slot].itemsize
         return slot
 
     def named(self, name: str) -> int:
@@ -131,12 +132,16 @@ class Translator:
         """A slot that always holds an integer read as a type."""
         return self.constant(encode(Integer(value), type_))
 
-    def special(self, name: str) -> int:
-        """The slot of a special register."""
-        slot = self._specials.get(name)
+    def special(self, name: str, type_: str = "") -> int:
+        """The slot of a special register, widened or cut to a type where one is given."""
+        if name in DYNAMIC_SPECIALS:
+            raise Refused(f"{name} can only be read by mov")
+        slot = self._specials.get((name, type_))
         if slot is None:
-            slot = self._specials[name] = self.code.new_slot()
+            slot = self._specials[name, type_] = self.code.new_slot()
             self.code.specials[slot] = name
+            if type_:
+                self.code.kinds[slot] = STORAGE[min(WIDTHS[type_], 64)]
         return slot
 
     def source(self, operand: Operand, type_: str) -> int:
@@ -147,7 +152,7 @@ class Translator:
             case Integer() | Float():
                 return self.constant(encode(operand, type_))
             case Special():
-                return self.special(operand.name)
+                return self.special(operand.name, type_)
             case Name(name):
                 return self.address_of(name, type_)
             case Address(base, offset) if isinstance(base, Name):
