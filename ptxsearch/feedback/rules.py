@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ptxsearch.evaluation import Counters, Resources
 
 SECTOR = 32
+_LITTLE = 0.05
 _STALLED = "smsp__average_warps_issue_stalled_"
 _PER_ISSUE = "_per_issue_active.ratio"
 
@@ -74,8 +75,13 @@ def ratio(part: float | None, whole: float | None) -> float | None:
 
 def _efficiency(kind: str) -> Callable[[Facts], float | None]:
     def metric(facts: Facts) -> float | None:
-        asked = getattr(facts.counters, f"global_{kind}_bytes")
-        return ratio(asked, SECTOR * (getattr(facts.counters, f"global_{kind}_sectors") or 0))
+        c = facts.counters
+        moved = getattr(c, f"global_{kind}_sectors") or 0
+        everything = (c.global_load_sectors or 0) + (c.global_store_sectors or 0)
+        # A few results at the end of a reduction cost nothing, however they are spread.
+        if moved < _LITTLE * everything:
+            return None
+        return ratio(getattr(c, f"global_{kind}_bytes"), SECTOR * moved)
 
     return metric
 
@@ -159,7 +165,9 @@ def _achieved(facts: Facts) -> float | None:
 
 
 def _instructions(facts: Facts) -> float | None:
-    return None if facts.compute_bound else ratio(facts.thread_instructions, facts.outputs)
+    if facts.compute_bound:
+        return None
+    return ratio(facts.thread_instructions, facts.needed_bytes / 4)
 
 
 def _percent(name: str) -> Callable[[Facts], float | None]:
@@ -228,8 +236,8 @@ RULES: tuple[Rule, ...] = (
          lambda v, f: v <= 136 and not f.compute_bound and _loads(f) > 256, lambda v: 0.35,
          "each global load request asks for {:.0f} bytes of the 512 that one can",
          "16-byte vector loads where the address is aligned, several items a thread"),
-    Rule("instructions", _instructions, lambda v, f: v > 60, lambda v: min(0.6, v / 1000),
-         "{:.0f} instructions are executed for each output element",
+    Rule("instructions", _instructions, lambda v, f: v > 20, lambda v: min(0.6, v / 200),
+         "{:.0f} instructions are executed for each 4 bytes that the task must move",
          "hoist index arithmetic, unroll, more items a thread, strength reduction"),
     Rule("arithmetic_share", _arithmetic, lambda v, f: v < 0.6, lambda v: 0.8 * (1 - v),
          "{:.0%} of the instructions are fused multiply-adds",

@@ -28,7 +28,6 @@ Purpose = Literal["plan", "implement"]
 TOKEN_BUDGET = 24_000
 CHARACTERS_PER_TOKEN = 3.0
 PATCH_ABOVE = 300
-_TAGS = {"cuda": "cuda", "ptx": "ptx", "both": "cuda"}
 
 
 @dataclass(frozen=True)
@@ -275,7 +274,8 @@ def _implement(node: Node, idea: Idea, brief: Brief) -> str:
     if long and kernel is not None and kernel.language == "cuda" and brief.language != "ptx":
         form = fill("form_patch")
     else:
-        form = fill("form_whole", tag=_TAGS[brief.language])
+        tag = kernel.language if kernel and brief.language == "both" else brief.language
+        form = fill("form_whole", tag=tag)
     return fill("implement", idea=_idea_text(idea), form=form)
 
 
