@@ -251,6 +251,9 @@ def cost(device: CudaDevice) -> dict[str, float]:
             work()
         steps[name] = round(1e3 * (time.perf_counter() - started) / times, 2)
 
+    tiny = inputs(4096, 0)
+    step("run once, 16 KB", lambda: device.run(kernel, workload(4096), tiny, timeout=5.0), 50)
+    step("20 rounds, 16 KB", lambda: device.time([kernel, rival], workload(4096), 20), 3)
     data = inputs(n, 0)
     step("run once", lambda: device.run(kernel, where, data, timeout=5.0), 10)
     step("7 rounds of 3 sides", lambda: device.time([kernel, rival, rival], where, 7), 5)

@@ -18,6 +18,7 @@ from ptxsearch.gpu.sequence import Program
 __all__ = ["command", "input_set", "load", "save"]
 
 _FILE = "case.pickle"
+_BARE = Path(__file__).with_name("bare.py")
 
 
 def input_set(inputs: Inputs) -> InputSet:
@@ -50,4 +51,4 @@ def load(folder: Path) -> tuple[Program, InputSet]:
 
 def command(folder: Path) -> list[str]:
     """The command that runs a saved case."""
-    return [sys.executable, "-m", "ptxsearch.gpu.once", str(folder)]
+    return [sys.executable, str(_BARE), "ptxsearch.gpu.once", str(folder)]

@@ -1,4 +1,4 @@
-"""Run a saved case once: `python -m ptxsearch.gpu.once FOLDER`, for tools that watch a process.
+"""Run the case saved in a folder once, for tools that watch a process.
 
 Every buffer is an allocation of exactly its size, so that memcheck sees each byte out of bounds.
 """

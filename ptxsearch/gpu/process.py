@@ -27,7 +27,8 @@ __all__ = ["CUDA_DRIVER", "Child", "Lost"]
 
 CUDA_DRIVER = "ptxsearch.gpu.cuda:CudaDriver"
 START_SECONDS = 60.0
-_WORKER = (sys.executable, "-m", "ptxsearch.gpu.worker")
+_BARE = str(Path(__file__).with_name("bare.py"))
+_WORKER = (sys.executable, _BARE, "ptxsearch.gpu.worker")
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 

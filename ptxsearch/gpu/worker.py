@@ -1,8 +1,8 @@
 """The child process that owns a GPU context and does what its parent asks, one job at a time.
 
 Whatever a kernel does happens here, so that killing this process ends it. After a fault that
-loses the context the reply says so and the process ends. `process` starts it as
-`python -m ptxsearch.gpu.worker FD INDEX DRIVER`; DRIVER names the driver class, module:class.
+loses the context the reply says so and the process ends. `process` starts it with
+FD INDEX DRIVER; DRIVER names the driver class as module:class.
 """
 
 from __future__ import annotations
