@@ -92,6 +92,7 @@ class Tally:
         counts["async_copy_bytes"] += pattern.distinct(size) * size
         counts["global_load_requests"] += pattern.warps
         counts["global_load_sectors"] += sectors
+        counts["bank_conflicts"] += max(pattern.lines(piece.offset) - pattern.phases(size), 0)
 
     def copy_out(self, piece: Piece, size: int) -> None:
         """Note the shared side of an asynchronous copy."""

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ptxsearch.emulator.machine import Chunk
 
 FAULT_LIMIT = 32
+OCCURRENCE_LIMIT = 256
+STEPS_AFTER_FAULT = 20_000
+"""How far a launch goes on after a fault that need not end it, to find others."""
+
 DEPTH_LIMIT = 512
 
 Near = tuple[str, int]
@@ -40,6 +44,8 @@ class Findings:
     def __init__(self) -> None:
         self.faults: dict[tuple[str, int, str], Fault] = {}
         self.origins: list[Origin] = []
+        self.occurrences = 0
+        self.steps = 0
 
     def position(self, number: int, width: int) -> tuple[Triple, Triple]:
         """Block and thread of a thread by its number in the launch."""
@@ -64,12 +70,17 @@ class Findings:
             block=block,
             thread=thread,
         )
+        self.occurrences += 1
+        if self.occurrences == 1:
+            self.max_steps = min(self.max_steps, self.steps + STEPS_AFTER_FAULT)
         key = (fault.kind, fault.line, fault.object)
         old = self.faults.get(key)
         if old is not None:
             self.faults[key] = replace(old, count=old.count + fault.count)
         elif len(self.faults) < FAULT_LIMIT:
             self.faults[key] = fault
+        if self.occurrences > OCCURRENCE_LIMIT:
+            raise Halt
 
     def fatal(
         self,
@@ -98,7 +109,9 @@ class Findings:
         )
 
     def step_limit(self, chunk: Chunk, group: Group, segment: Segment) -> NoReturn:
-        """Report a thread that executed too many instructions."""
+        """Report a thread that executed too many instructions, unless a fault came before."""
+        if self.faults:
+            raise Halt
         self.endless(
             chunk,
             group,

@@ -76,7 +76,6 @@ class Launch(Findings):
         self.count = self.counters.segment
         self.printed: list[str] = []
         self.version = 0
-        self.steps = 0
         self._clock = 0
         self._numbers: dict[int, Array] = {}
         self._present: dict[int, Active] = {}

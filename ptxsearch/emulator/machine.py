@@ -195,7 +195,7 @@ class Chunk:
             if other.frame is frame and other.pc > group.pc:
                 limit = min(limit, other.pc)
         code, launch = frame.code, self.launch
-        segment_of, count, max_steps = code.segment, launch.count, launch.max_steps
+        segment_of, count = code.segment, launch.count
         end = len(code.steps)
         while True:
             segment = segment_of(group.pc)
@@ -205,7 +205,7 @@ class Chunk:
             group.steps += segment.length
             if group.steps > launch.steps:
                 launch.steps = group.steps
-            if group.steps > max_steps:
+            if group.steps > launch.max_steps:
                 launch.step_limit(self, group, segment)
             group.pc = segment.end
             if segment.control is not None:

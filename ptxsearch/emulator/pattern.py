@@ -97,6 +97,10 @@ class Pattern:
             self._cache[key] = found
         return found
 
+    def lines(self, offset: int) -> int:
+        """Distinct 128-byte lines, summed over the warps."""
+        return self._units(7, offset % 128)
+
     def distinct(self, size: int) -> int:
         """Distinct elements of `size` bytes, summed over the warps."""
         key = ("distinct", size)
