@@ -80,7 +80,8 @@ def build_atomic(t: Translator, instruction: Instruction) -> Step:
             chunk.polled = True
         for at, where in enumerate(targets):
             if where >= 0:
-                column = np.ascontiguousarray(old[:, at])
+                held = frame.code.kinds.get(where, kind)
+                column = np.ascontiguousarray(old[:, at]).astype(held, copy=False)
                 registers[where] = assigned(registers[where], column, active, chunk.lanes)
 
     flat = tuple(s for group in sources for s in group)

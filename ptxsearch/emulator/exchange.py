@@ -177,6 +177,7 @@ class Exchange:
             for target, result in zip(maker.targets, results, strict=False):
                 if target >= 0:
                     flat = np.ascontiguousarray(result).reshape(-1)[index]
+                    flat = flat.astype(frame.code.kinds.get(target, flat.dtype), copy=False)
                     old = frame.registers[target]
                     frame.registers[target] = assigned(old, flat, active, chunk.lanes)
             if frame.taint or (read is not None and bool((read < 0).any())):
