@@ -268,6 +268,15 @@ def test_byte_permutation() -> None:
         assert result == int.from_bytes(bytes(bytes_), "little")
 
 
+def test_byte_permutation_by_one_selector() -> None:
+    """A uniform selector gives for every lane what the same selector in each lane gives."""
+    a, b = words(32, 24), words(32, 25)
+    for selector in (0x0000, 0x5140, 0x7654, 0xBA98, 0xFEDC, 0x3F2E):
+        one = np.array([selector], np.uint32)
+        got = apply("prmt.b32", a, b, one)
+        assert (got == apply("prmt.b32", a, b, np.repeat(one, COUNT))).all()
+
+
 def test_permutation_modes() -> None:
     """The prmt modes give the rows of the manual's table."""
     a, b = np.array([0x03020100], np.uint32), np.array([0x07060504], np.uint32)

@@ -32,6 +32,7 @@ from ptxsearch.emulator.rounding import integral, narrowed32, odd, quantised, tw
 Convert = Callable[[Array], Array]
 FLOATS = ("f16", "bf16", "f32", "f64")
 TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
+ONE = np.uint32(1)
 TO_FLOAT = ("rn", "rna", "rz", "rm", "rp")
 
 
@@ -227,6 +228,8 @@ def encoded(
         return canonical64(x)
     if type_ == "f32":
         return canonical32(x if x.dtype == np.float32 else narrowed32(x, mode))
+    if type_ == "f16" and mode == "rn" and not finite and x.dtype == np.float32:
+        return _f16(x)
     if type_ == "f16" and mode == "rn" and not finite:
         half = x.astype(np.float16)
         bits = half.view(np.uint16)
@@ -234,6 +237,26 @@ def encoded(
     if type_ == "bf16" and mode == "rn" and not finite and x.dtype == np.float32:
         return _bf16(x)
     return quantised(x.astype(np.float64), FORMATS[type_], mode, finite=finite)
+
+
+def _f16(x: Array) -> Array:
+    """Float32 values as f16, ties to even."""
+    bits = x.view(np.uint32)
+    size = bits & np.uint32(0x7FFFFFFF)
+    # Rebiased exponents in place, the rounding carry may run into them.
+    half = (size + np.uint32(0xC8000FFF) + ((size >> np.uint32(13)) & ONE)) >> np.uint32(13)
+    small = size < np.uint32(0x38800000)
+    if small.any():
+        # Below the normal range the unit is 2**-24, that of float32 values around one half.
+        shifted = (size.view(np.float32) + np.float32(0.5)).view(np.uint32)
+        half = np.where(small, shifted - np.uint32(0x3F000000), half)
+    large = size >= np.uint32(0x47800000)
+    if large.any():
+        beyond = np.where(size > np.uint32(0x7F800000), np.uint32(0x7FFF), np.uint32(0x7C00))
+        half = np.where(large, beyond, half)
+    sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
+    sign = np.where(size > np.uint32(0x7F800000), np.uint32(0), sign) if large.any() else sign
+    return (half | sign).astype(np.uint16)
 
 
 def _bf16(x: Array) -> Array:

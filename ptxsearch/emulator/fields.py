@@ -124,10 +124,27 @@ PRMT_MODES: Mapping[str, tuple[tuple[int, int, int, int], ...]] = {
 """For each mode and selector 0..3 the source byte of result bytes 0..3 (PTX ISA, prmt)."""
 
 
+def _permuted(a: Array, b: Array, selector: int) -> Array:
+    """The bytes of a and b that one selector picks for all lanes."""
+    result = a & np.uint32(0)
+    for byte in range(4):
+        nibble = selector >> (4 * byte) & 15
+        word, at = (b if nibble & 4 else a), 8 * (nibble & 3)
+        if nibble & 8:
+            sign = (word >> np.uint32(at + 7)) & ONE
+            picked = sign * np.uint32(255)
+        else:
+            picked = (word >> np.uint32(at)) & np.uint32(255)
+        result = result | (picked << np.uint32(8 * byte))
+    return result
+
+
 def _prmt(form: Form) -> Decoded:
     mode = form.one_of(*PRMT_MODES)
 
     def generic(a: Array, b: Array, selector: Array) -> tuple[Array, ...]:
+        if len(selector) == 1:
+            return (_permuted(a, b, int(selector[0])),)
         source = (b.astype(np.uint64) << np.uint64(32)) | a
         result = np.zeros(1, np.uint32)
         for byte in range(4):

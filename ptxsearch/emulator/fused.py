@@ -8,9 +8,18 @@ import numpy as np
 
 from ptxsearch.emulator.formats import TINY32, canonical32
 from ptxsearch.emulator.operation import Array
-from ptxsearch.emulator.rounding import narrowed32, odd, odd_sum, toward, two_product, two_sum
+from ptxsearch.emulator.rounding import (
+    in_blocks,
+    narrowed32,
+    odd,
+    odd_sum,
+    toward,
+    two_product,
+    two_sum,
+)
 
 HALF = np.uint64(1 << 28)
+LEAST, MOST = 1e-280, 1e290
 BELOW = np.uint64((1 << 29) - 1)
 
 
@@ -67,37 +76,39 @@ def signed_zero(result: Array, a: Array, b: Array, mode: str) -> Array:
 
 
 def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
-    """`a * b + c` of float64 arrays, rounded once (Boldo and Melquiond's algorithm).
+    """`a * b + c` of float64 arrays, rounded once."""
+    return in_blocks(lambda x, y, z: _fma64(x, y, z, mode), a, b, c)
+
+
+def _fma64(a: Array, b: Array, c: Array, mode: str) -> Array:
+    """Boldo and Melquiond's algorithm: the exact result as two parts, the lower one to odd.
 
     Lanes whose exponents come near overflow or underflow are done in rational arithmetic.
     """
     a, b, c = np.broadcast_arrays(a, b, c)
-    plain = a * b + c
-    special = (a == 0) | (b == 0) | ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
     high, low = two_product(a, b)
     upper, upper_low = two_sum(c, low)
     total, total_low = two_sum(high, upper)
     small, small_low = two_sum(total_low, upper_low)
     rest = odd(small, small_low)
-    result, lost = two_sum(total, rest)
+    result: Array = total + rest
     if mode != "rn":
+        lost = two_sum(total, rest)[1]
         lost = np.where(lost != 0, lost, np.where(small == rest, small_low, small - rest))
         result = toward(result, lost < 0, lost > 0, mode)
-    safe = _moderate(a, 1e-140, 1e140) & _moderate(b, 1e-140, 1e140)
-    safe &= (c == 0) | _moderate(c, 1e-280, 1e290)
-    # Cancellation must not reach the subnormals: every bit of the product lies above them.
-    result = np.where(special, plain, result)
+    sizes = [np.abs(x) for x in (a, b, c, high)]
+    # False for NaN as well. Every bit of a product above LEAST lies above the subnormals.
+    if max(map(np.maximum.reduce, sizes)) < MOST and np.minimum.reduce(sizes[3]) > LEAST:
+        return signed_zero(result, high, c, mode)
+    special = (a == 0) | (b == 0) | ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
+    safe = np.logical_and.reduce([size < MOST for size in sizes]) & (sizes[3] > LEAST)
+    result = np.where(special, a * b + c, result)
     hard = ~(safe | special)
     if hard.any():
         result[hard] = [
             _rational(*lane, mode) for lane in zip(a[hard], b[hard], c[hard], strict=True)
         ]
-    return signed_zero(result, np.where(special, a * b, high), c, mode)
-
-
-def _moderate(x: Array, least: float, most: float) -> Array:
-    size = np.abs(x)
-    return (size > least) & (size < most)
+    return signed_zero(result, high, c, mode)
 
 
 def _rational(a: float, b: float, c: float, mode: str) -> float:

@@ -12,7 +12,7 @@ from ptxsearch.emulator.floating import MODES, SINGLE, counts, extreme, saturate
 from ptxsearch.emulator.formats import TINY32, flushed, numbers
 from ptxsearch.emulator.operation import Array, Decoded, Form, Invalid, Operation, Rule, rule
 from ptxsearch.emulator.packed import paired
-from ptxsearch.emulator.rounding import odd_sum
+from ptxsearch.emulator.rounding import in_blocks, odd, odd_sum
 
 Function = Callable[..., Array]
 
@@ -21,17 +21,16 @@ def _element(form: Form) -> str:
     return form.type.removesuffix("x2")
 
 
-def _operation(form: Form, function: Function, count: int, *, exact: bool = False) -> Operation:
+def _operation(form: Form, function: Function, count: int) -> Operation:
     """An operation around a function of float32 values whose result still has to be rounded.
 
     The float32 sum, product, quotient or maximum of two f16 or bf16 values rounds to the same
-    f16 or bf16 as the exact one, but for bf16 products below the normal range. With `exact`
-    the function gives float64 that may be rounded as if exact.
+    f16 or bf16 as the exact one, but for bf16 products below the normal range.
     """
     type_ = _element(form)
     flush, clamp, relu = form.has("ftz"), form.has("sat"), form.has("relu")
 
-    def run(*sources: Array) -> tuple[Array, ...]:
+    def compute(*sources: Array) -> Array:
         values = [numbers(bits, type_) for bits in sources]
         if flush:
             values = [flushed(value, type_) for value in values]
@@ -43,7 +42,10 @@ def _operation(form: Form, function: Function, count: int, *, exact: bool = Fals
         bits = encoded(result, type_)
         if flush:
             bits = _flushed_bits(bits, type_)
-        return (bits,)
+        return bits
+
+    def run(*sources: Array) -> tuple[Array, ...]:
+        return (in_blocks(compute, *sources),)
 
     packed = form.type.endswith("x2")
     operation = Operation(
@@ -69,16 +71,23 @@ def _product(a: Array, b: Array) -> Array:
     return product
 
 
-def _fused(a: Array, b: Array, c: Array) -> Array:
-    """The exact product (float64 holds it) plus c, rounded to odd."""
-    return odd_sum(a.astype(np.float64) * b, c.astype(np.float64))
+def _fused_f16(a: Array, b: Array, c: Array) -> Array:
+    """The product, exact in float32, plus c, rounded to odd."""
+    return odd_sum(a * b, c)
+
+
+def _fused_bf16(a: Array, b: Array, c: Array) -> Array:
+    """The product, exact in float64, plus c, rounded to odd twice."""
+    total = odd_sum(a.astype(np.float64) * b, c.astype(np.float64))
+    nearest = total.astype(np.float32)
+    return odd(nearest, total - nearest)
 
 
 FUNCTIONS: Mapping[str, tuple[Function, int]] = {
     "add": (np.add, 2),
     "sub": (np.subtract, 2),
     "mul": (_product, 2),
-    "fma": (_fused, 3),
+    "fma": (_fused_f16, 3),
 }
 
 
@@ -86,6 +95,8 @@ def _build(form: Form) -> Decoded:
     function, count = FUNCTIONS[form.opcode]
     if form.opcode == "fma" and not form.has("rn"):
         return Invalid(f"fma.{form.type} needs .rn")
+    if form.opcode == "fma" and _element(form) == "bf16":
+        function = _fused_bf16
     return _operation(form, function, count)
 
 

@@ -236,13 +236,13 @@ def _unary(function: Unary) -> Callable[[Form], Decoded]:
 
 
 def _lanes(a: Array, type_: str, bits: int) -> list[Array]:
-    """The `bits`-wide fields of a 32-bit word from the lowest, extended to 64 bits."""
-    shifts = range(0, 32, bits)
+    """The `bits`-wide fields of a 32-bit word from the lowest, as int32."""
+    word = a.view(np.int32)
+    left = np.int32(32 - bits)
     if type_ == "s32":
-        word = a.view(np.int32).astype(np.int64)
-        return [(word << (64 - bits - at)) >> (64 - bits) for at in shifts]
-    word = a.astype(np.int64)
-    return [(word >> at) & ((1 << bits) - 1) for at in shifts]
+        return [(word << np.int32(left - at)) >> left for at in range(0, 32, bits)]
+    mask = np.int32((1 << bits) - 1)
+    return [(word >> np.int32(at)) & mask for at in range(0, 32, bits)]
 
 
 def _dp4a(form: Form) -> Decoded:
@@ -259,8 +259,10 @@ def _dot(form: Form, left: tuple[str, int], right: tuple[str, int], first: int) 
 
     def run(a: Array, b: Array, c: Array) -> tuple[Array, ...]:
         x, y = _lanes(a, *left), _lanes(b, *right)[first : first + count]
-        total = sum((p * q for p, q in zip(x, y, strict=True)), np.zeros(1, np.int64))
-        return (np.asarray(total).astype(np.uint32) + c,)
+        total = c.view(np.int32)
+        for p, q in zip(x, y, strict=True):
+            total = total + p * q
+        return (total.view(np.uint32),)
 
     result = "s32" if "s32" in form.types[:2] else "u32"
     return Operation((form.types[0], form.types[1], result), (result,), run)

@@ -19,15 +19,21 @@ def joined(parts: Array, word: type[np.generic] = np.uint32) -> Array:
     return np.ascontiguousarray(parts).view(word)[:, 0]
 
 
-def paired(run: Run, part: type[np.generic] = np.uint16) -> Run:
-    """An operation on single values as one on words that hold several."""
+def paired(run: Run) -> Run:
+    """An operation on 16-bit values as one on words that hold two."""
 
     def packed(*words: Array) -> tuple[Array, ...]:
-        kind = words[0].dtype.type
-        results = run(*[lanes(word, part) for word in words])
-        return tuple(joined(result, kind) for result in results)
+        size = max(len(word) for word in words)
+        parts = [_flat(word, size) for word in words]
+        return tuple(result.view(np.uint32) for result in run(*parts))
 
     return packed
+
+
+def _flat(word: Array, size: int) -> Array:
+    """The halves of words in one row, those of a uniform word repeated to the size."""
+    halves = np.ascontiguousarray(word).view(np.uint16)
+    return np.tile(halves, size) if len(word) < size else halves
 
 
 SIGNED_VIEW: Mapping[str, type[np.generic]] = {"u16x2": np.uint16, "s16x2": np.int16}

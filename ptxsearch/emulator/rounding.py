@@ -6,16 +6,33 @@ format of at most 51 bits as the exact value would (Boldo and Melquiond, IEEE Tr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ptxsearch.emulator.formats import Format
 from ptxsearch.emulator.operation import STORAGE, Array
 
+BLOCK = 16384
+"""Elements that long chains of operations treat at a time."""
+
 DIRECTED = ("rz", "rm", "rp")
 
 
+def in_blocks(function: Callable[..., Array], *sources: Array) -> Array:
+    """The function of long arrays, block by block so that what it makes stays in cache."""
+    size = max(len(source) for source in sources)
+    if size <= BLOCK:
+        return function(*sources)
+    pieces = [slice(start, start + BLOCK) for start in range(0, size, BLOCK)]
+    return np.concatenate(
+        [function(*[x if len(x) < size else x[at] for x in sources]) for at in pieces]
+    )
+
+
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """`a + b` in float64 and what it lost (Knuth)."""
+    """`a + b` in the precision of both and what it lost (Knuth)."""
     total = a + b
     rest = total - a
     return total, (a - (total - rest)) + (b - rest)
@@ -36,16 +53,20 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def odd(total: Array, lost: Array) -> Array:
-    """The nearest float64 `total` turned to odd, given what it lost (its sign is enough)."""
-    bits = total.view(np.int64)
-    even = (bits & 1) == 0
-    grows = (lost > 0) == (total > 0)
-    move = even & (lost != 0) & np.isfinite(total)
-    return np.where(move, bits + np.where(grows, 1, -1), bits).view(np.float64)
+    """The nearest `total` (float32 or float64) turned to odd, given the sign of what it lost."""
+    integer: type[Any] = np.int32 if total.dtype == np.float32 else np.int64
+    bits = total.view(integer)
+    inexact = (lost != 0) & ((bits & integer(1)) == 0)
+    if not inexact.any():
+        return total
+    # Away from zero the bits grow, toward zero they shrink; infinities stay.
+    step = np.where((lost < 0) == np.signbit(total), integer(1), integer(-1))
+    moved: Array = bits + step * (inexact & np.isfinite(total))
+    return moved.view(total.dtype)
 
 
 def odd_sum(a: Array, b: Array) -> Array:
-    """`a + b` in float64 rounded to odd."""
+    """`a + b` in the precision of both, rounded to odd."""
     total, lost = two_sum(a, b)
     return odd(total, lost)
 
@@ -99,6 +120,10 @@ def quantised(x: Array, format_: Format, mode: str, *, finite: bool = False) -> 
     mode: rn, rna (ties away), rz, rm, rp. With `finite` what overflows, infinities included,
     becomes the largest finite value; without it, infinity, or NaN in a format without one.
     """
+    return in_blocks(lambda part: _quantised(part, format_, mode, finite), x)
+
+
+def _quantised(x: Array, format_: Format, mode: str, finite: bool) -> Array:
     bits = x.view(np.uint64)
     negative = x.view(np.int64) < 0
     size = np.abs(x)
