@@ -109,7 +109,7 @@ def _gross(function: Function) -> Operation:
     def run(a: Array) -> tuple[Array, ...]:
         x = (a & UPPER).view(np.float64)
         result = function(_flushed64(x))
-        return (canonical64(_flushed64(result)) & UPPER,)
+        return (canonical64(_flushed64(result), x) & UPPER,)
 
     return Operation(("f64",), ("f64",), run)
 

@@ -57,7 +57,8 @@ def double(form: Form, function: Function, count: int) -> Operation:
     """An f64 operation of `count` sources around `function`."""
 
     def run(*sources: Array) -> tuple[Array, ...]:
-        return (canonical64(function(*[bits.view(np.float64) for bits in sources])),)
+        values = [bits.view(np.float64) for bits in sources]
+        return (canonical64(function(*values), *values),)
 
     return Operation(("f64",) * count, ("f64",), run, flops=counts(form, "fp64"))
 
@@ -200,6 +201,16 @@ def extreme(values: list[Array], largest: bool, nan: bool) -> Array:
     return result
 
 
+def _extreme64(function: Function) -> Function:
+    """The function with NaN from the last source where it is NaN, as ptxas's sequence has it."""
+
+    def chosen(*values: Array) -> Array:
+        result = function(*values)
+        return np.where(np.isnan(result), values[-1], result)
+
+    return chosen
+
+
 def _extreme(form: Form) -> Decoded:
     largest, nan, count = form.opcode == "max", form.has("NaN"), len(form.sources)
     if count not in (2, 3):
@@ -215,9 +226,9 @@ def _extreme(form: Form) -> Decoded:
         size = extreme([np.abs(value) for value in values], largest, nan)
         return np.where(sign, -size, size)
 
-    chosen = folded if form.has("xorsign") else function
-    make = single if form.type == "f32" else double
-    return make(form, chosen, count)
+    if form.type == "f64":
+        return double(form, _extreme64(function), count)
+    return single(form, folded if form.has("xorsign") else function, count)
 
 
 def _sign(form: Form) -> Decoded:

@@ -41,7 +41,7 @@ class Format:
 
 
 FORMATS: Mapping[str, Format] = {
-    "f64": Format(64, 53, 1023, (0x7FF << 52) - 1, 0x7FF << 52, 0x7FF8 << 48),
+    "f64": Format(64, 53, 1023, (0x7FF << 52) - 1, 0x7FF << 52, 0xFFF8 << 48),
     "f32": Format(32, 24, 127, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF),
     "tf32": Format(32, 11, 127, 0x3FBFF, 0x3FC00, 0x3FFFF, dropped=13),
     "f16": Format(16, 11, 15, 0x7BFF, 0x7C00, 0x7FFF),
@@ -91,9 +91,22 @@ def canonical32(x: Array) -> Array:
     return bits
 
 
-def canonical64(x: Array) -> Array:
-    """Float64 results as stored bits, every NaN as the one the hardware makes."""
+def canonical64(x: Array, *sources: Array) -> Array:
+    """Float64 results as stored bits, their NaNs quiet.
+
+    A NaN made of none is the one ptxas's own sequences make; one made of a NaN keeps its payload.
+    """
     bits = x.view(np.uint64)
-    if np.isnan(np.maximum.reduce(x)):
-        return np.where(np.isnan(x), np.uint64(0x7FF8 << 48), bits)
-    return bits
+    if not np.isnan(np.maximum.reduce(x)):
+        return bits
+    nan = np.isnan(x)
+    inherited = _any_nan(sources) if sources else nan
+    quiet = np.where(nan, bits | np.uint64(1 << 51), bits)
+    return np.where(nan & ~inherited, np.uint64(0xFFF8 << 48), quiet)
+
+
+def _any_nan(sources: tuple[Array, ...]) -> Array:
+    found = np.isnan(sources[0])
+    for source in sources[1:]:
+        found = found | np.isnan(source)
+    return found
