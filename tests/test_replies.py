@@ -33,10 +33,16 @@ ANSWERS = [
 
 
 def model(name: str, language: str) -> ScriptedLLM:
-    """A model that gives the recorded answer to a plan or to the idea that a request names."""
+    """A model that gives the recorded answer to a plan or to the idea that a request names.
+
+    Ideas that the recording has no kernel for are left out of the plan.
+    """
     exchanges = [e for e in RECORDED[name]["exchanges"] if e["language"] == language]
-    plan = next(e["reply"] for e in RECORDED[name]["exchanges"] if e["purpose"] == "plan")
     by_idea = {e["idea"]: e["reply"] for e in exchanges if e["purpose"] == "implement"}
+    planned = parse_plan(exchanges[0]["reply"])
+    assert isinstance(planned, tuple)
+    ideas = [idea.to_dict() for idea in planned if idea.title in by_idea]
+    plan = json.dumps({"ideas": ideas})
 
     def answer(messages: Sequence[Message]) -> str:
         request = messages[-1]["content"]

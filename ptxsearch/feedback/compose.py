@@ -103,11 +103,15 @@ def _times(evaluation: Evaluation, parent: Evaluation | None) -> list[str]:
 
 def _resources(now: Mapping[str, Resources], before: Mapping[str, Resources]) -> list[str]:
     lines = []
+    only_one = len(now) == len(before) == 1
     for entry, took in list(now.items())[:3]:
-        old = before.get(entry)
+        # A kernel of one entry is compared with its parent's, whatever they are called.
+        old = before.get(entry) or (next(iter(before.values())) if only_one else None)
         parts = [f"{_moved(took.registers, old.registers if old else None)} registers"]
         spilled = took.spill_loads + took.spill_stores
         parts.append(f"{spilled} spill bytes" if spilled else "no spills")
+        if took.stack_bytes and not spilled:
+            parts.append(f"{took.stack_bytes} bytes of local arrays")
         shared = took.static_shared + took.dynamic_shared
         if shared or (old and old.static_shared + old.dynamic_shared):
             then = old.static_shared + old.dynamic_shared if old else None

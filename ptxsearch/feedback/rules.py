@@ -14,6 +14,7 @@ from ptxsearch.evaluation import Counters, Resources
 
 SECTOR = 32
 _LITTLE = 0.05
+_SCATTERED = 0.8
 _STALLED = "smsp__average_warps_issue_stalled_"
 _PER_ISSUE = "_per_issue_active.ratio"
 
@@ -121,6 +122,10 @@ def _local(facts: Facts) -> float | None:
 
 
 def _request_bytes(facts: Facts) -> float | None:
+    # Scattered loads are another rule's matter: wider ones would not mend them.
+    efficiency = _efficiency("load")(facts)
+    if efficiency is None or efficiency < _SCATTERED:
+        return None
     return facts.share("global_load_bytes", "global_load_requests")
 
 
@@ -157,7 +162,9 @@ def _blocks(facts: Facts) -> float | None:
 
 def _occupancy(facts: Facts) -> float | None:
     known = [r.occupancy for r in facts.resources.values() if r.occupancy is not None]
-    return min(known, default=None)
+    if known:
+        return min(known)
+    return ratio(facts.counters.extra.get("sm__maximum_warps_per_active_cycle_pct"), 100.0)
 
 
 def _achieved(facts: Facts) -> float | None:
@@ -208,7 +215,7 @@ RULES: tuple[Rule, ...] = (
     Rule("spills", _local, lambda v, f: v > 0.002, lambda v: min(1.0, 0.3 + 5 * v),
          "{:.1%} of the warp instructions access local memory (spills or indexed arrays)",
          "fewer live values, smaller tiles, constant indices, a looser launch bound"),
-    Rule("load_efficiency", _efficiency("load"), lambda v, f: v < 0.8, lambda v: 1 - v,
+    Rule("load_efficiency", _efficiency("load"), lambda v, f: v < _SCATTERED, lambda v: 1 - v,
          "global loads use {:.0%} of the bytes they move",
          "let neighbouring threads read neighbouring addresses, stage through shared memory"),
     Rule("store_efficiency", _efficiency("store"), lambda v, f: v < 0.8, lambda v: 1 - v,

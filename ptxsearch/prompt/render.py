@@ -208,9 +208,7 @@ def _optional(task: Task, view: TreeView, node: Node, brief: Brief) -> list[list
     return [
         _headed("What the run has learned so far:", memo_lines(view)),
         _headed("How this kernel came about:", lineage_lines(view, node)),
-        _headed(
-            "Feedback on this kernel:", [fenced("\n".join(verdict), "text")] if verdict else []
-        ),
+        _headed("Feedback on this kernel:", verdict),
         _headed("Tried on this kernel already:", child_lines(view, node)),
     ]
 
@@ -222,20 +220,24 @@ def _headed(heading: str, lines: Sequence[str]) -> list[str]:
 def _fit(sections: list[list[str]], room: int) -> list[str]:
     """The sections as text within `room` tokens, dropped in a fixed order, code untouched.
 
-    First the oldest tried children go, then the memo, then the lineage from the root on, then the
-    feedback.
+    First the oldest tried children go, then the least of the memo, then the lineage from the root
+    on, then the end of the feedback. What tools and kernels said is fenced.
     """
     memo, lineage, verdict, tried = ([*section] for section in sections)
 
     def size() -> int:
         return sum(tokens("\n".join(section)) for section in (memo, lineage, verdict, tried))
 
-    for section in (tried, memo, lineage, verdict):
+    for section, place in ((tried, 1), (memo, -1), (lineage, 1), (verdict, -1)):
         while section and size() > room:
-            del section[1:2]
+            del section[place]
             if len(section) == 1:
                 section.clear()
-    return ["\n".join(section) for section in (memo, lineage, verdict, tried)]
+    return ["\n".join(memo), "\n".join(lineage), _quoted(verdict), _quoted(tried)]
+
+
+def _quoted(section: Sequence[str]) -> str:
+    return f"{section[0]}\n{fenced(chr(10).join(section[1:]), 'text')}" if section else ""
 
 
 def _code_section(node: Node, brief: Brief) -> str:

@@ -1,0 +1,190 @@
+"""Tests of feedback texts on counters that an H200 recorded and on verdicts written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxsearch.evaluation import Counters, Evaluation, Fault, Resources, Timing
+from ptxsearch.feedback import MOST_LINES, failure, feedback
+from ptxsearch.feedback.rules import RULES, Facts, stalls
+from ptxsearch.gpu.metrics import counters
+from tests.golden import matches
+from tests.model_task import passed, task
+
+DATA = Path(__file__).parent / "data"
+CORPUS: dict[str, Any] = json.loads((DATA / "llm" / "feedback" / "counters.json").read_text())
+PROFILES: dict[str, Any] = json.loads((DATA / "gpu" / "ncu" / "profiles.json").read_text())
+
+
+def recorded(name: str) -> Evaluation:
+    """A verdict with the counters ncu recorded for a kernel of the corpus."""
+    case = CORPUS[name]
+    took = case["ptxas"]
+    resources = Resources(
+        took["registers"],
+        spill_stores=took["spill_stores"],
+        spill_loads=took["spill_loads"],
+        stack_bytes=took["stack_frame"],
+        static_shared=took["static_shared"],
+    )
+    return measured(counters([case["values"]]), {case["entry"]: resources})
+
+
+def measured(found: Counters, resources: dict[str, Resources] | None = None) -> Evaluation:
+    """A measured verdict with these counters."""
+    seconds = found.duration or 1e-5
+    return Evaluation(
+        "OK",
+        "profile",
+        source="measured",
+        times={"run": Timing(seconds, seconds, seconds, 7)},
+        resources=resources or {},
+        counters={"run": found},
+    )
+
+
+def metric(name: str, found: Counters) -> float | None:
+    """The value of one rule's metric."""
+    rule = next(rule for rule in RULES if rule.name == name)
+    return rule.metric(Facts(found, {}))
+
+
+def fired(lines: tuple[str, ...]) -> str:
+    """The advice lines as one text."""
+    return "\n".join(line for line in lines if line.startswith("- "))
+
+
+def texts() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(name, feedback) of every recording."""
+    for name in CORPUS:
+        yield name, feedback(recorded(name))
+    for name, profile in sorted(PROFILES.items()):
+        if profile.get("counters"):
+            yield f"ncu {name}", feedback(measured(Counters.from_dict(profile["counters"])))
+    yield (
+        "transpose_tile after transpose_naive",
+        feedback(recorded("transpose_tile.64x64"), recorded("transpose_naive.64x64")),
+    )
+
+
+def test_texts_on_recorded_counters_are_those_of_the_golden_file() -> None:
+    """Every sentence for every recording of an H200."""
+    text = "".join(f"## {name}\n" + "\n".join(lines) + "\n\n" for name, lines in texts())
+    matches(DATA / "llm" / "feedback" / "feedback.txt", text)
+
+
+def test_bank_conflicts_are_as_theory_and_ncu_say() -> None:
+    """A 32-word row read by columns is 32-way: 16.5 on average beside as many clean writes.
+
+    ncu's own rule text for the planted kernel says 32.0-way for loads and stores.
+    """
+    tile = metric("bank_conflicts", counters([CORPUS["transpose_tile.64x64"]["values"]]))
+    assert tile == pytest.approx((1 + 32) / 2, rel=1e-3)
+    swizzled = metric("bank_conflicts", counters([CORPUS["transpose_swizzle.64x96"]["values"]]))
+    assert swizzled == pytest.approx(1.0)
+    planted = Counters.from_dict(PROFILES["bank_conflicts"]["counters"])
+    assert "32.0 - way bank conflict" in str(PROFILES["bank_conflicts"]["advice"])
+    assert metric("bank_conflicts", planted) == pytest.approx(32.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("stride", "used"), [(1, 1.0), (2, 0.5), (8, 0.125), (33, 0.125)])
+def test_load_efficiency_is_as_the_stride_says(stride: int, used: float) -> None:
+    """A float every `stride` floats uses 4 bytes of each 32-byte sector it touches, at least."""
+    found = metric("load_efficiency", counters([CORPUS[f"copy_strided.stride{stride}"]["values"]]))
+    assert found == pytest.approx(used, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("profile", "sentence"),
+    [
+        ("bank_conflicts", "the ideal wavefronts (bank conflicts)"),
+        ("uncoalesced", "global loads use 12% of the bytes they move"),
+        ("spills", "access local memory"),
+        ("divergent", "16.1 of 32 lanes are active"),
+        ("low_occupancy", "occupancy is at most 2%"),  # one warp of 64
+    ],
+)
+def test_each_planted_fault_is_named(profile: str, sentence: str) -> None:
+    """A kernel written with one fault gets that fault's sentence, and the clean one does not."""
+    planted = feedback(measured(Counters.from_dict(PROFILES[profile]["counters"])))
+    clean = feedback(measured(Counters.from_dict(PROFILES["double_it"]["counters"])))
+    assert sentence in fired(planted)
+    assert sentence not in fired(clean)
+
+
+def test_a_mended_fault_is_a_delta_to_the_parent() -> None:
+    """What the parent suffered from is named with both numbers once it is gone."""
+    lines = feedback(recorded("transpose_tile.64x64"), recorded("transpose_naive.64x64"))
+    (mended,) = [line for line in lines if line.startswith("- mended: global ")]
+    assert "fill 100% of the bytes they move (parent 12%)" in mended
+    assert any("19 (parent 10) registers" in line for line in lines)
+
+
+def test_a_spare_warp_is_no_fault() -> None:
+    """`not_selected` and `selected` are never the stall that is named."""
+    name = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    extra = {name.format("not_selected"): 9.0, name.format("selected"): 1.0}
+    extra |= {name.format("long_scoreboard"): 3.0, name.format("wait"): 2.0}
+    found = Counters(source="ncu", extra=extra)
+    assert stalls(found) == [("long_scoreboard", 3.0), ("wait", 2.0)]
+    assert "waits most on long_scoreboard" in fired(feedback(measured(found)))
+
+
+def test_without_counters_there_is_no_advice() -> None:
+    """Static facts remain, and how to allow counters is said for a measured run."""
+    bare = Evaluation(
+        "OK", "quick", source="measured", times={"full": Timing(1e-4, 1e-4, 1e-4, 7)},
+        resources={"k": Resources(40, spill_loads=8)},
+    )  # fmt: skip
+    lines = feedback(bare)
+    assert lines[0] == "time on full: 100 us (measured)"
+    assert lines[1] == "k: 40 registers, 8 spill bytes"
+    assert "permission to profile" in lines[2]
+    assert fired(lines) == ""
+
+
+def test_times_are_beside_the_parents_and_the_floor() -> None:
+    """Speed over the parent and the share of the least time stand first."""
+    lines = feedback(passed(50), passed(100), task=task())
+    assert lines[0] == "time on full: 50 us (modelled), 2x the parent's speed (100 us)"
+    assert lines[1] == "least time by bytes and operations: 27.96 us; this kernel is at 56%"
+
+
+def test_traffic_is_measured_against_what_the_task_needs() -> None:
+    """Twice the sectors for the same bytes is twice the traffic."""
+    twice = feedback(passed(50, sectors=8.4e6), task=task())
+    once = feedback(passed(50, sectors=4.2e6), task=task())
+    assert "global accesses move 2.00x the bytes" in fired(twice)
+    assert "global accesses move" not in fired(once)
+
+
+@pytest.mark.parametrize("name", list(CORPUS))
+def test_there_are_at_most_fifteen_lines_and_numbers_with_every_advice(name: str) -> None:
+    """No advice without a number before it."""
+    lines = feedback(recorded(name))
+    assert len(lines) <= MOST_LINES
+    for line in lines:
+        sentence, _, advice = line.partition("; try: ")
+        assert not advice or any(character.isdigit() for character in sentence)
+
+
+def test_a_failure_names_fault_place_and_pattern() -> None:
+    """Status, message, faults that the message lacks, the share of right elements, the pattern."""
+    verdict = Evaluation(
+        "WRONG", "smoke", "y[3] is 0 where 2 is expected",
+        faults=(Fault("data_race", "two threads write tile[0]", line=40, source_line=7),),
+        evidence={"share_right": 0.25, "pattern": "the last 4 of every 32"},
+    )  # fmt: skip
+    assert failure(verdict) == (
+        "WRONG at smoke",
+        "y[3] is 0 where 2 is expected",
+        "data_race at line 7: two threads write tile[0]",
+        "25.0% of the elements are right",
+        "pattern of the errors: the last 4 of every 32",
+    )
+    assert feedback(verdict) == failure(verdict)
