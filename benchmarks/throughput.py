@@ -155,7 +155,9 @@ def kernelbench_style(task: Task, chosen: list[dict[str, Any]]) -> dict[str, Any
 
 
 def _nvcc_and_time(torch: Any, task: Task, values: dict[str, Any], path: Path) -> float:
-    path.with_suffix(".cu").write_text(task.baseline.source + WRAPPER)
+    # Outside NVRTC the pragma does not see macros.
+    source = task.baseline.source.replace("unroll UNROLL", f"unroll {values['UNROLL']}")
+    path.with_suffix(".cu").write_text(source + WRAPPER)
     defines = [f"-D{name}={value}" for name, value in values.items()]
     subprocess.run(
         ["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", *defines, "-o",

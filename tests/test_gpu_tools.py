@@ -72,9 +72,9 @@ def test_one_warp_on_each_multiprocessor() -> None:
 
 
 def test_times_are_seconds() -> None:
-    """The recorded 12.29 us is 12.29e-6."""
+    """The recorded 12,192 ns is 12.192e-6."""
     assert counters(ncu.read_csv(raw("bank_conflicts"))).duration == pytest.approx(
-        12.29e-6, rel=1e-3
+        12.192e-6, rel=1e-3
     )
 
 

@@ -39,6 +39,9 @@ class CudaDriver:
         self._start(index)
         (self._stream,) = self._call("cuStreamCreate", self._d.CUstream_flags(1))
         self._attributes = self._d.CUfunction_attribute
+        # Between the filler and the last event every microsecond of the host counts.
+        self._launch, self._record = self._d.cuLaunchKernel, self._d.cuEventRecord
+        self._query, self._success = self._d.cuEventQuery, self._d.CUresult.CUDA_SUCCESS
 
     def _call(self, name: str, *arguments: Any) -> tuple[Any, ...]:
         code, *values = getattr(self._d, name)(*arguments)
@@ -166,10 +169,10 @@ class CudaDriver:
     ) -> None:
         """Queue one launch; `arguments` is the address of an array of pointers to values."""
         if cluster == (1, 1, 1):
-            code = self._d.cuLaunchKernel(
-                function.handle, *grid, *block, shared, self._stream, arguments, 0
-            )[0]
-            if int(code) != 0:
+            code = self._launch(function.handle, *grid, *block, shared, self._stream, arguments, 0)[
+                0
+            ]
+            if code != self._success:
                 raise DriverError("cuLaunchKernel", int(code), *self._describe(code))
             return
         config = self._d.CUlaunchConfig()
@@ -191,14 +194,18 @@ class CudaDriver:
 
     def record(self, event: Any) -> None:
         """Queue the event after the work so far."""
-        self._call("cuEventRecord", event, self._stream)
+        code = self._record(event, self._stream)[0]
+        if code != self._success:
+            raise DriverError("cuEventRecord", int(code), *self._describe(code))
 
     def done(self, event: Any) -> bool:
         """Whether all work before the event is done."""
-        (code,) = self._d.cuEventQuery(event)
-        if int(code) not in (0, NOT_READY):
+        (code,) = self._query(event)
+        if code == self._success:
+            return True
+        if int(code) != NOT_READY:
             raise DriverError("cuEventQuery", int(code), *self._describe(code))
-        return int(code) == 0
+        return False
 
     def seconds(self, start: Any, end: Any) -> float:
         """Seconds between two events that are done."""

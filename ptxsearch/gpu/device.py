@@ -139,6 +139,7 @@ class CudaDevice:
                 group=self.settings.group,
                 placements=self.settings.placements,
                 audit_bytes=self.settings.audit_bytes,
+                idle=self._lock.idle(),
             )
         if isinstance(timed, Failure):
             return timed

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxsearch.errors import ToolchainError
+from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.gpu.driver import Driver, Function
 from ptxsearch.toolchain import CompileFailure, compile_kernel
 
@@ -23,6 +23,7 @@ ENTRIES = (
     "ptxsearch_digest", "ptxsearch_scrub", "ptxsearch_spin",
 )  # fmt: skip
 CLEAN_BYTES = 256 << 20
+CELLS = 64
 NOTHING = (1 << 64) - 1
 
 
@@ -75,9 +76,9 @@ class Instruments:
         self._clock = properties.clock_hz
         size = max(CLEAN_BYTES, 4 * properties.l2_bytes)
         self._clean = driver.allocate(size)
-        self._result = driver.allocate(256)
+        self._result = driver.allocate(8 * CELLS + 8)
         driver.zero(self._clean, size)
-        self._scrub = whole(self._clean, size, shared // 4, 0, self._result + 128)
+        self._scrub = whole(self._clean, size, shared // 4, 0, self._result + 8 * CELLS)
         self._spin = whole(0)
         self._fill = whole(0, 0, 0)
 
@@ -111,19 +112,20 @@ class Instruments:
         self._spin.set(0, int(seconds * self._clock))
         self._go("ptxsearch_spin", 1, 1, self._spin)
 
-    def unwritten(self, address: int, size: int, seed: int) -> int:
-        """How many 4-byte words still hold the junk of `seed`."""
-        self._start(0)
-        arguments = whole(address, size, seed, self._result)
-        self._go("ptxsearch_unwritten", self._blocks_for(size), 256, arguments)
-        return self._read()
+    def unwritten(self, regions: Sequence[tuple[int, int]], seed: int) -> list[int]:
+        """How many 4-byte words of each (address, size) still hold the junk of `seed`."""
+        cells = self._cells(len(regions), 0)
+        for cell, (address, size) in zip(cells, regions, strict=True):
+            arguments = whole(address, size, seed, cell)
+            self._go("ptxsearch_unwritten", self._blocks_for(size), 256, arguments)
+        return self._read(len(regions))
 
-    def digest(self, address: int, size: int) -> int:
-        """A 64-bit sum that depends on every word and its place."""
-        self._start(0)
-        arguments = whole(address, size, self._result)
-        self._go("ptxsearch_digest", self._blocks_for(size), 256, arguments)
-        return self._read()
+    def digests(self, regions: Sequence[tuple[int, int]]) -> list[int]:
+        """For each (address, size) a 64-bit sum that depends on every word and its place."""
+        cells = self._cells(len(regions), 0)
+        for cell, (address, size) in zip(cells, regions, strict=True):
+            self._go("ptxsearch_digest", self._blocks_for(size), 256, whole(address, size, cell))
+        return self._read(len(regions))
 
     def guard(self, zones: int, count: int, seed: int) -> None:
         """Fill the `count` guard zones of the table at address `zones`."""
@@ -134,15 +136,19 @@ class Instruments:
         """The lowest address in a guard zone that was written, or None."""
         if not count:
             return None
-        self._start(NOTHING)
-        self._go("ptxsearch_guard_check", count, 256, whole(zones, seed, self._result))
-        first = self._read()
+        (cell,) = self._cells(1, NOTHING)
+        self._go("ptxsearch_guard_check", count, 256, whole(zones, seed, cell))
+        (first,) = self._read(1)
         return None if first == NOTHING else first
 
-    def _start(self, value: int) -> None:
-        self._driver.upload(self._result, np.array([value], np.uint64))
+    def _cells(self, count: int, value: int) -> list[int]:
+        """Addresses of `count` result cells, each set to `value`."""
+        if count > CELLS:
+            raise UsageError(f"{count} buffers are more than {CELLS}", "use fewer parameters")
+        self._driver.upload(self._result, np.full(count, value, np.uint64))
+        return [self._result + 8 * index for index in range(count)]
 
-    def _read(self) -> int:
-        result = np.zeros(1, np.uint64)
-        self._driver.download(self._result, result)
-        return int(result[0])
+    def _read(self, count: int) -> list[int]:
+        results = np.zeros(count, np.uint64)
+        self._driver.download(self._result, results)
+        return [int(result) for result in results]

@@ -7,6 +7,7 @@ import fcntl
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,10 @@ class DeviceLock:
                 f"make {path} writable, or set TMPDIR",
             ) from error
 
+    def idle(self) -> float:
+        """Seconds since anybody last used the GPU: at most those since the file was made."""
+        return max(0.0, time.time() - os.fstat(self._descriptor).st_mtime)
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """The lock for the length of a with block; a thread may enter again."""
@@ -42,4 +47,6 @@ class DeviceLock:
             finally:
                 self._depth -= 1
                 if self._depth == 0:
+                    # A write sets the file's time, which is when the GPU was last in use.
+                    os.pwrite(self._descriptor, b"\n", 0)
                     fcntl.flock(self._descriptor, fcntl.LOCK_UN)

@@ -20,6 +20,8 @@ __all__ = ["GUARD", "InputSet", "Memory", "Placement", "Region"]
 
 GUARD = 65536
 PAGE = 2 << 20
+SMALL = 4096
+SPARE_BLOCKS = 3
 OUT_OF_MEMORY = 2
 _WRITTEN = ("out", "inout")
 
@@ -40,6 +42,13 @@ class Region:
     def zones(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """The guards before and after, as (address, bytes)."""
         return (self.base, GUARD), (self.pointer + self.size, GUARD)
+
+
+def _block(size: int) -> int:
+    """Bytes really taken for `size`: a power of two below a page, whole pages above."""
+    if size > PAGE // 2:
+        return -(-size // PAGE) * PAGE
+    return max(SMALL, 1 << (size - 1).bit_length())
 
 
 def footprint(size: int) -> int:
@@ -95,36 +104,56 @@ class Memory:
         self._driver = driver
         self._instruments = instruments
         self._sizes: dict[int, int] = {}
+        self._spare: dict[int, list[int]] = {}
+        self._rng = np.random.default_rng(0)
         self.budget = min(budget, driver.free_memory() * 9 // 10)
 
     @property
     def used(self) -> int:
-        """Bytes allocated now."""
-        return sum(self._sizes.values())
+        """Bytes in use now, without those kept spare."""
+        return sum(self._sizes.values()) - sum(s * len(a) for s, a in self._spare.items())
 
     def allocate(self, size: int) -> int:
-        """Fresh bytes. Raises DriverError "out of memory" beyond the budget."""
-        if self.used + size > self.budget:
-            text = f"{self.used + size} bytes exceed the device's budget of {self.budget}"
+        """Bytes whose contents are anything. Raises DriverError "out of memory" beyond the budget.
+
+        Blocks given back are kept, and one of several is taken at random: asking the driver costs
+        more than a small kernel takes, and successive placements shall lie on different pages.
+        """
+        block = _block(size)
+        spare = self._spare.get(block, [])
+        full = sum(self._sizes.values()) + block > self.budget
+        if len(spare) > SPARE_BLOCKS or (spare and full):
+            return spare.pop(int(self._rng.integers(len(spare))))
+        if full:
+            self.trim()
+        if self.used + block > self.budget:
+            text = f"{self.used + block} bytes exceed the device's budget of {self.budget}"
             raise DriverError("allocate", OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", text)
-        address = self._driver.allocate(max(size, 1))
-        self._sizes[address] = size
+        address = self._driver.allocate(block)
+        self._sizes[address] = block
         return address
 
     def free(self, address: int) -> None:
-        """Give an allocation back."""
-        self._driver.free(address)
-        del self._sizes[address]
+        """Give an allocation back, to be kept spare."""
+        self._spare.setdefault(self._sizes[address], []).append(address)
+
+    def trim(self) -> None:
+        """Give all spare blocks back to the driver."""
+        for addresses in self._spare.values():
+            for address in addresses:
+                self._driver.free(address)
+                del self._sizes[address]
+        self._spare.clear()
 
     def hold(self, inputs: InputSet) -> None:
         """Put the clean copies of a set on the device and take their digests."""
         for name, array in inputs.arrays.items():
-            if inputs.roles[name] == "out":
-                continue
-            address = self.allocate(array.nbytes)
-            self._driver.upload(address, np.ascontiguousarray(array))
-            inputs.masters[name] = address
-            inputs.digests[name] = self._instruments.digest(address, array.nbytes)
+            if inputs.roles[name] != "out":
+                inputs.masters[name] = self.allocate(array.nbytes)
+                self._driver.upload(inputs.masters[name], np.ascontiguousarray(array))
+        names = [name for name in inputs.masters if inputs.roles[name] == "in"]
+        regions = [(inputs.masters[name], inputs.arrays[name].nbytes) for name in names]
+        inputs.digests = dict(zip(names, self._instruments.digests(regions), strict=True))
 
     def drop(self, inputs: InputSet) -> None:
         """Take a set off the device."""
@@ -132,29 +161,17 @@ class Memory:
             self.free(address)
         inputs.masters.clear()
 
-    def place(
-        self, inputs: InputSet, scratch: Sequence[int], *, seed: int, spacers: Sequence[int] = ()
-    ) -> Placement:
-        """A copy of a set at fresh addresses, `scratch` bytes each beside it, guards filled.
-
-        `spacers` are pages allocated in between and given back at once, so that successive
-        placements lie on different pages.
-        """
-        held: list[int] = []
+    def place(self, inputs: InputSet, scratch: Sequence[int], *, seed: int) -> Placement:
+        """A copy of a set, `scratch` bytes each beside it, guards filled."""
         regions: list[Region] = []
         try:
-            for index, size in enumerate([*(a.nbytes for a in inputs.arrays.values()), *scratch]):
-                if index < len(spacers) and spacers[index]:
-                    held.append(self.allocate(spacers[index] * PAGE))
+            for size in [*(array.nbytes for array in inputs.arrays.values()), *scratch]:
                 regions.append(Region(self.allocate(footprint(size)) + GUARD, size))
             zones = self.allocate(16 * 2 * len(regions))
         except DriverError:
             for region in regions:
                 self.free(region.base)
             raise
-        finally:
-            for address in held:
-                self.free(address)
         table = np.array([zone for region in regions for zone in region.zones], np.uint64)
         self._driver.upload(zones, table)
         named = dict(zip(inputs.arrays, regions, strict=False))
@@ -214,16 +231,10 @@ class Memory:
 
     def changed(self, placement: Placement) -> tuple[str, ...]:
         """The `in` arrays whose contents are no longer those of the set."""
-        inputs = placement.inputs
-        return tuple(
-            name
-            for name, digest in inputs.digests.items()
-            if inputs.roles[name] == "in"
-            and self._instruments.digest(
-                placement.arrays[name].pointer, placement.arrays[name].size
-            )
-            != digest
-        )
+        known = placement.inputs.digests
+        regions = [(placement.arrays[name].pointer, placement.arrays[name].size) for name in known]
+        now = self._instruments.digests(regions)
+        return tuple(name for name, digest in zip(known, now, strict=True) if digest != known[name])
 
     def read(self, placement: Placement) -> dict[str, Array]:
         """Every out and inout array as the kernel left it."""
@@ -236,13 +247,12 @@ class Memory:
 
     def unwritten(self, placement: Placement, seed: int) -> tuple[str, ...]:
         """A note for each `out` array with words that still hold the junk of `seed`."""
-        notes = []
-        for name in placement.inputs.written:
-            region = placement.arrays[name]
-            if placement.inputs.roles[name] != "out":
-                continue
-            words = self._instruments.unwritten(region.pointer, region.size, seed)
-            if words:
-                share = f"{words} of {region.size // 4} 4-byte words"
-                notes.append(f"{share} of {name} were never written")
-        return tuple(notes)
+        inputs = placement.inputs
+        outs = {n: placement.arrays[n] for n in inputs.written if inputs.roles[n] == "out"}
+        regions = [(region.pointer, region.size) for region in outs.values()]
+        found = self._instruments.unwritten(regions, seed)
+        return tuple(
+            f"{words} of {region.size // 4} 4-byte words of {name} were never written"
+            for (name, region), words in zip(outs.items(), found, strict=True)
+            if words
+        )

@@ -6,6 +6,7 @@ random samples left is read back, guards and input digests are checked then and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,8 @@ from ptxsearch.gpu.session import Left, Session
 from ptxsearch.gpu.timing import Hang, Side
 
 __all__ = ["Contest", "Timed", "contest"]
+
+IDLE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Contest:
     """What to time: programs, the input sets by token, how many rounds, and how.
 
     `limits` are the seconds each program may take, `placements` how many copies of the sets
-    there are at least, `audit_bytes` what may be read back in a group.
+    there are at least, `audit_bytes` what may be read back in a group, `idle` the seconds for
+    which nobody has used the GPU.
     """
 
     programs: Sequence[Program]
@@ -52,13 +56,15 @@ class Contest:
     group: int = 20
     placements: int = 4
     audit_bytes: int = 64 << 20
+    idle: float = math.inf
 
 
 def contest(session: Session, plan: Contest) -> Timed | Failure:
     """The samples of a contest, or the failure of the side that failed."""
     rng = np.random.Generator(np.random.Philox(plan.seed))
     sampler = session.sampler
-    sampler.warm()
+    if plan.idle > IDLE_SECONDS:
+        sampler.warm()
     before = sampler.discarded
     parts: list[Timed] = []
     for begin in range(0, plan.rounds, plan.group):
@@ -123,7 +129,7 @@ class _Group:
         scratch = [max((s[k] for s in names if k < len(s)), default=0) for k in range(deepest)]
         copies = -(-plan.placements // len(plan.tokens))
         for token in [*plan.tokens] * copies:
-            self.placed.append(session.place(session.sets[token], scratch, self.rng))
+            self.placed.append(session.place(session.sets[token], scratch))
             self.tokens.append(token)
         session.release_kept()
         for loaded, program, limit in zip(self.loaded, plan.programs, plan.limits, strict=True):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Array, Failure
 from ptxsearch.gpu.driver import Driver, DriverError
@@ -21,7 +19,6 @@ from ptxsearch.gpu.timing import Sampler
 
 __all__ = ["Left", "Session"]
 
-SPACER_PAGES = 16
 PATTERNS = 0x7FFFFFFF
 
 
@@ -67,7 +64,7 @@ class Session:
         address = self.memory.allocate(4096)
         self.instruments.fill(address, 4096, 7)
         self.sampler.settle(30.0)
-        found = self.instruments.unwritten(address, 4096, 7)
+        (found,) = self.instruments.unwritten([(address, 4096)], 7)
         self.memory.free(address)
         return found == 1024
 
@@ -97,15 +94,11 @@ class Session:
             self.memory.drop(self.sets.pop(token))
         return self.memory.used
 
-    def place(
-        self, inputs: InputSet, scratch: Sequence[int], rng: np.random.Generator | None = None
-    ) -> Placement:
-        """A fresh placement of a set, on scattered pages where `rng` is given."""
-        count = len(inputs.arrays) + len(scratch)
-        spacers = [] if rng is None else rng.integers(0, SPACER_PAGES, count).tolist()
+    def place(self, inputs: InputSet, scratch: Sequence[int]) -> Placement:
+        """A placement of a set on blocks of its own; those kept back make room if they must."""
         seed = self.pattern()
         try:
-            return self.memory.place(inputs, scratch, seed=seed, spacers=spacers)
+            return self.memory.place(inputs, scratch, seed=seed)
         except DriverError:
             self.release_kept()
             return self.memory.place(inputs, scratch, seed=seed)

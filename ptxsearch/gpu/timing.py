@@ -30,7 +30,6 @@ FILLER_CEILING = 2e-3
 FILLER_MARGIN = 1.5
 ENQUEUE_WINDOW = 32
 WARM_SECONDS = 0.05
-IDLE_SECONDS = 0.25
 ATTEMPTS = 20
 
 
@@ -69,7 +68,6 @@ class Sampler:
         self._instruments = instruments
         self._memory = memory
         self._start, self._end = driver.event(), driver.event()
-        self._active = 0.0
         self.filler = FILLER_FLOOR
         self.discarded = 0
         self.pattern = 1
@@ -86,7 +84,6 @@ class Sampler:
                 raise Hang(limit)
             if passed > 5e-3:
                 time.sleep(min(1e-3, passed / 20))
-        self._active = time.perf_counter()
 
     def _is_done(self, event: object) -> bool:
         try:
@@ -110,8 +107,6 @@ class Sampler:
 
     def warm(self) -> None:
         """Bring an idle device up to its clocks: scrubs for at least 50 ms."""
-        if time.perf_counter() - self._active < IDLE_SECONDS:
-            return
         started = time.perf_counter()
         while time.perf_counter() - started < WARM_SECONDS:
             for _ in range(16):
