@@ -276,6 +276,17 @@ def test_declared_threads_are_read_from_the_cubin(directive: str, threads: int) 
     assert compiled(ptx, "ptx").resources["k"].max_threads == threads
 
 
+def test_machine_code_tells_widths_and_tensor_instructions() -> None:
+    """A float4 kernel loads and stores 128 bits at once, a wmma kernel uses tensor cores."""
+    wide = compiled(CORPUS["scale_float4"]["ptx"], "ptx", "scale_float4").resources["scale_float4"]
+    assert (wide.global_load_bits, wide.global_store_bits, wide.tensor) == (128, 128, False)
+    assert wide.opcodes["LDG"] == 1
+    narrow = compiled(SAXPY, entry="saxpy").resources["saxpy"]
+    assert (narrow.global_load_bits, narrow.opcodes["FFMA"]) == (32, 1)
+    tensor = CORPUS["mma_bf16_ldmatrix"]
+    assert compiled(tensor["ptx"], "ptx", tensor["entry"]).resources[tensor["entry"]].tensor
+
+
 def test_wgmma_is_assembled_for_the_specific_target() -> None:
     """PTX for sm_90a is assembled for it when the device is an sm_90."""
     assert compiled(EMPTY_PTX.replace("sm_90", "sm_90a"), "ptx").target == "sm_90a"

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ptxsearch import sass
 from ptxsearch.arch import block_threads
-from ptxsearch.elf import Cubin, read
 from ptxsearch.evaluation import Resources
-
-# Attributes of `.nv.info.<entry>`: threads declared by .maxntid and by .reqntid.
-_THREADS = frozenset({0x05, 0x10})
 
 
 def with_facts(cubin: bytes, reported: Mapping[str, Resources], arch: str) -> dict[str, Resources]:
-    """The resources of each entry with the facts that only its cubin holds."""
-    code = read(cubin)
-    return {
-        entry: replace(resources, max_threads=_max_threads(code, entry, resources, arch))
-        for entry, resources in reported.items()
-    }
+    """The resources of each entry with the facts that only its machine code holds.
+
+    `max_threads` is what the driver's function attribute gives: registers bound it as well as the
+    entry's directives do.
+    """
+    known = sass.facts(cubin)
+    return {entry: _joined(known.get(entry), took, arch) for entry, took in reported.items()}
 
 
-def _max_threads(code: Cubin, entry: str, resources: Resources, arch: str) -> int:
-    """The most threads of a block, as the driver's function attribute gives it."""
-    most = block_threads(arch, resources.registers)
-    for attribute, payload in code.attributes(f".nv.info.{entry}"):
-        if attribute in _THREADS and len(payload) >= 12:
-            most = min(most, math.prod(struct.unpack_from("<3I", payload)))
-    return most
+def _joined(facts: sass.Facts | None, reported: Resources, arch: str) -> Resources:
+    most = block_threads(arch, reported.registers)
+    if facts is None:
+        return replace(reported, max_threads=most)
+    return replace(
+        reported,
+        max_threads=min(most, facts.max_threads or most),
+        instructions=facts.instructions,
+        opcodes=facts.opcodes,
+        global_load_bits=facts.global_load_bits,
+        global_store_bits=facts.global_store_bits,
+        tensor=facts.tensor,
+    )
