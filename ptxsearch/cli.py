@@ -25,6 +25,7 @@ from ptxsearch.emulator.case import run_case
 from ptxsearch.errors import PtxsearchError, UsageError
 from ptxsearch.exchange import answer_batch, ask_file, tell_file
 from ptxsearch.kernelfile import read_kernel
+from ptxsearch.llm import preview
 from ptxsearch.taskfile import bundled, load_task
 from ptxsearch.tasklint import lint as lint_task
 from ptxsearch.verification import verify as verify_result
@@ -87,6 +88,8 @@ def optimize(
     evaluator = make_evaluator(device, arch=arch)
     screen = Console(stderr=as_json, highlight=False)
     console.announce(screen, wanted, evaluator, store)
+    if llm is not None and (costs := preview(llm, budget)):
+        screen.print(costs)
     result = api.optimize(
         wanted,
         llm,
