@@ -314,3 +314,14 @@ def test_certificates_that_differ_name_what_does() -> None:
 def test_certificate_survives_json() -> None:
     """A certificate written and read is the same."""
     assert Certificate.from_dict(certificate().to_dict()) == certificate()
+
+
+def test_idleness_counts_from_the_last_use_by_anyone() -> None:
+    """A GPU used a moment ago, by whichever process, is not idle; one left alone is."""
+    uuid = f"idle-{os.getpid()}"
+    ours, theirs = DeviceLock(uuid), DeviceLock(uuid)
+    os.utime(theirs._descriptor, (0, 0))
+    assert ours.idle() > 1e6
+    with theirs.held():
+        pass
+    assert ours.idle() < 5.0
