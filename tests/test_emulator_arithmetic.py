@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ptxsearch.emulator.arithmetic import (
+    RULES,
     Array,
     Invalid,
     Operation,
@@ -16,6 +17,7 @@ from ptxsearch.emulator.arithmetic import (
     decode,
     encode,
 )
+from ptxsearch.emulator.operation import STORAGE, WIDTHS
 from ptxsearch.ptx.syntax import Float, Instruction, Integer, Operand, Register, Sink, Vector
 from tests.arithmetic_oracle import apply, apply_all, number, operation, samples
 
@@ -209,3 +211,50 @@ def test_classes(type_: str) -> None:
     }
     for name, want in classes.items():
         assert (apply(f"testp.{name}.{type_}", a) == want).all(), name
+
+
+def anything(rng: np.random.Generator) -> Instruction:
+    """A known opcode with modifiers and types of its own, on operands of any kind."""
+    opcode = rng.choice(sorted(RULES))
+    known = RULES[opcode][rng.integers(len(RULES[opcode]))]
+    flags = rng.permutation(sorted(known.flags))[: rng.integers(4)].tolist() if known.flags else []
+    types = [rng.choice(sorted(known.types))]
+    types += rng.choice(sorted(known.others), rng.choice(known.arity) - 1).tolist()
+    kinds: list[Operand] = [P, H, R, F, D, Integer(-5), Float(0x3F800000, 32), Sink()]
+    free: list[Operand] = [Register(f"%z{index}") for index in range(6)]
+    count = int(rng.integers(1, 6))
+    operands = (
+        free[:count]
+        if rng.random() < 0.7
+        else [kinds[at] for at in rng.integers(len(kinds), size=count)]
+    )
+    return Instruction(str(opcode), (*map(str, flags), *map(str, types)), tuple(operands), None, 1)
+
+
+def test_any_instruction_is_a_value() -> None:
+    """Random instructions decode without an exception, and what runs gives arrays as stored."""
+    rng = np.random.default_rng(5)
+    ran = 0
+    for _ in range(8000):
+        instruction = anything(rng)
+        result = decode(instruction, REGISTERS)
+        if not isinstance(result, Operation):
+            assert result.reason
+            continue
+        sources = []
+        for type_, operand in zip(result.sources, instruction.operands[1:], strict=True):
+            held = REGISTERS.get(operand.name, type_) if isinstance(operand, Register) else type_
+            width = WIDTHS[held]
+            words = rng.integers(0, 1 << min(width, 63), rng.choice([1, 5]), dtype=np.uint64)
+            sources.append(words.astype(STORAGE[width]))
+        size = max(len(source) for source in sources)
+        if result.reads_carry:
+            sources.append(np.zeros(size, np.bool_))
+        with np.errstate(all="ignore"):
+            outcome = result.run(*sources)
+        assert len(outcome) == len(result.destinations) + result.writes_carry
+        for type_, array in zip(result.destinations, outcome, strict=False):
+            assert array.dtype == STORAGE[WIDTHS[type_]], instruction.mnemonic
+            assert array.shape in ((1,), (size,)), instruction.mnemonic
+        ran += 1
+    assert ran > 300

@@ -181,8 +181,6 @@ def _selp(form: Form) -> Decoded:
 
 def _slct(form: Form) -> Decoded:
     """`a` where c >= 0 (-0 counts as 0, NaN selects b), else b."""
-    if form.types[1] not in ("s32", "f32"):
-        return Invalid("slct needs a type and then .s32 or .f32")
     chooser = form.types[1]
 
     def of_integer(a: Array, b: Array, c: Array) -> tuple[Array, ...]:
@@ -229,8 +227,16 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         rule("f16x2 bf16x2", f"{RELATIONS} and or xor ftz", _setp_packed),
         rule(f"{COMPARED} f64", f"{RELATIONS} and or xor", _setp),
     ),
-    "set": (rule(SET_RESULTS, f"{RELATIONS} and or xor ftz", _set, 2),),
+    "set": (
+        rule(
+            SET_RESULTS,
+            f"{RELATIONS} and or xor ftz",
+            _set,
+            2,
+            others=f"{COMPARED} f16 bf16 f32 f64 f16x2 bf16x2",
+        ),
+    ),
     "selp": (rule(WORDS, "", _selp),),
-    "slct": (rule(WORDS, "ftz", _slct, 2),),
+    "slct": (rule(WORDS, "ftz", _slct, 2, others="s32 f32"),),
     "testp": (rule("f32 f64", " ".join(CLASSES), _testp),),
 }

@@ -270,5 +270,13 @@ def _bf16(x: Array) -> Array:
 INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
 FLAGS = "rni rzi rmi rpi rn rna rz rm rp ftz sat relu satfinite"
 RULES: Mapping[str, tuple[Rule, ...]] = {
-    "cvt": (rule(f"{INTEGERS} f16 bf16 f32 f64 tf32", FLAGS, _cvt, 2),)
+    "cvt": (
+        rule(
+            f"{INTEGERS} f16 bf16 f32 f64 tf32",
+            FLAGS,
+            _cvt,
+            2,
+            others=f"{INTEGERS} f16 bf16 f32 f64",
+        ),
+    )
 }

@@ -155,19 +155,19 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "add": (
         rule(F16, "rn ftz sat", _build),
         rule(BF16, "rn", _build),
-        rule("f32", "rn rz rm rp sat", _mixed, 2),
+        rule("f32", "rn rz rm rp sat", _mixed, 2, others="f16 bf16"),
     ),
     "sub": (
         rule(F16, "rn ftz sat", _build),
         rule(BF16, "rn", _build),
-        rule("f32", "rn rz rm rp sat", _mixed, 2),
+        rule("f32", "rn rz rm rp sat", _mixed, 2, others="f16 bf16"),
     ),
     "mul": (rule(F16, "rn ftz sat", _build), rule(BF16, "rn", _build)),
     "fma": (
         rule(F16, "rn ftz sat", _build),
         rule(F16, "rn ftz relu", _build),
         rule(BF16, "rn relu", _build),
-        rule("f32", "rn rz rm rp sat", _mixed, 2),
+        rule("f32", "rn rz rm rp sat", _mixed, 2, others="f16 bf16"),
     ),
     "min": (
         rule(F16, "ftz NaN xorsign abs", _extreme),

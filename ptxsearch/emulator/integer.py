@@ -289,6 +289,6 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "max": (rule("s32", "relu", _extreme(np.maximum)), rule(INTEGERS, "", _extreme(np.maximum))),
     "abs": (rule(SIGNED_TYPES, "", _unary(np.abs)),),
     "neg": (rule(SIGNED_TYPES, "", _unary(np.negative)),),
-    "dp4a": (rule("u32 s32", "", _dp4a, 2),),
-    "dp2a": (rule("u32 s32", "hi lo", _dp2a, 2),),
+    "dp4a": (rule("u32 s32", "", _dp4a, 2, others="u32 s32"),),
+    "dp2a": (rule("u32 s32", "hi lo", _dp2a, 2, others="u32 s32"),),
 }

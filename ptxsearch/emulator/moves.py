@@ -27,7 +27,7 @@ def _mov(form: Form) -> Decoded:
     if form.type not in ("b16", "b32", "b64", "b128") or 1 not in (inputs, outputs):
         return Invalid(f"mov.{form.type} cannot move {inputs} values into {outputs}")
     width, count = WIDTHS[form.type], max(inputs, outputs)
-    if count not in (2, 4, 8) or width // count < 8:
+    if count not in (2, 4, 8) or width // count < 8 or (width == 128 and count > 2):
         return Invalid(f"mov.{form.type} cannot be split into {count} parts")
     part = f"b{width // count}"
     if outputs == 1:

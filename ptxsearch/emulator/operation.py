@@ -150,7 +150,7 @@ def _flatten(operand: Operand) -> tuple[Operand, ...]:
 
 @dataclass(frozen=True)
 class Rule:
-    """How the forms of an opcode with `arity` types, the first in `types`, are built.
+    """How forms of an opcode with `arity` types, the first in `types`, the rest in `others`.
 
     `flags` are all modifiers that this family may carry; a form with any other one does not
     belong to it.
@@ -160,16 +160,26 @@ class Rule:
     flags: frozenset[str]
     build: Callable[[Form], Decoded]
     arity: tuple[int, ...] = (1,)
+    others: frozenset[str] = frozenset(WIDTHS)
 
     def matches(self, form: Form) -> bool:
         """Whether the form belongs to this family."""
         return (
             form.type in self.types
             and len(form.types) in self.arity
+            and self.others.issuperset(form.types[1:])
             and self.flags.issuperset(form.flags)
         )
 
 
-def rule(types: str, flags: str, build: Callable[[Form], Decoded], *arity: int) -> Rule:
+def rule(
+    types: str,
+    flags: str,
+    build: Callable[[Form], Decoded],
+    *arity: int,
+    others: str = " ".join(WIDTHS),
+) -> Rule:
     """A `Rule` from blank-separated words; without `arity` it takes one type."""
-    return Rule(frozenset(types.split()), frozenset(flags.split()), build, arity or (1,))
+    words = (frozenset(text.split()) for text in (types, flags, others))
+    first, allowed, rest = words
+    return Rule(first, allowed, build, arity or (1,), rest)

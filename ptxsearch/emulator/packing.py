@@ -182,7 +182,13 @@ def _pack(form: Form) -> Decoded:
 NARROW_TYPES = " ".join(f"{name}x2" for name in (*NARROW, "e2m1", "ue8m0"))
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "cvt": (
-        rule(f"f16x2 bf16x2 {NARROW_TYPES}", "rn rz rna rp relu satfinite", _convert, 2),
-        rule("u8 s8 u16 s16 s32", "pack sat u2 s2 u4 s4", _pack, 2, 3),
+        rule(
+            f"f16x2 bf16x2 {NARROW_TYPES}",
+            "rn rz rna rp relu satfinite",
+            _convert,
+            2,
+            others=f"f32 f16x2 bf16x2 {NARROW_TYPES}",
+        ),
+        rule("u8 s8 u16 s16 s32", "pack sat u2 s2 u4 s4", _pack, 2, 3, others="s32 b32"),
     )
 }

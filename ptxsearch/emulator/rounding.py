@@ -135,7 +135,7 @@ def _quantised(x: Array, format_: Format, mode: str, finite: bool) -> Array:
     code = ((exponent - 1) << (format_.precision - 1)) + np.where(
         np.isfinite(units), units, 0
     ).astype(np.int64)
-    code = _bounded(code, np.isinf(x), negative, format_, mode, finite)
+    code = _bounded(code, np.isinf(x), negative, format_, mode=mode, finite=finite)
     nan = format_.nan if format_.nan is not None else format_.largest
     code = np.where(negative, code | (format_.sign >> format_.dropped), code)
     code = np.where(np.isnan(x), nan, code) << format_.dropped
@@ -157,7 +157,7 @@ def _rounded(units: Array, negative: Array, mode: str) -> Array:
 
 
 def _bounded(
-    code: Array, infinite: Array, negative: Array, format_: Format, mode: str, finite: bool
+    code: Array, infinite: Array, negative: Array, format_: Format, *, mode: str, finite: bool
 ) -> Array:
     """Codes with overflow made infinite, NaN or the largest value as the mode demands."""
     over = code > format_.largest

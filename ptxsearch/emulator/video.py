@@ -251,15 +251,20 @@ WORDS = "u32 s32"
 COMPARISONS = " ".join(RELATIONS)
 SCALAR = ("vadd", "vsub", "vabsdiff", "vmin", "vmax")
 RULES: Mapping[str, tuple[Rule, ...]] = {
-    **{opcode: (rule(WORDS, "sat add min max", _arithmetic, 3),) for opcode in SCALAR},
-    "vset": (rule(WORDS, f"{COMPARISONS} add min max", _set, 2),),
-    "vshl": (rule(WORDS, "sat clamp wrap add min max", _shift, 3),),
-    "vshr": (rule(WORDS, "sat clamp wrap add min max", _shift, 3),),
-    "vmad": (rule(WORDS, "sat po shr7 shr15", _mad, 3),),
     **{
-        f"{opcode}{count}": (rule(WORDS, "sat add", _lanes, 3),)
+        opcode: (rule(WORDS, "sat add min max", _arithmetic, 3, others=WORDS),) for opcode in SCALAR
+    },
+    "vset": (rule(WORDS, f"{COMPARISONS} add min max", _set, 2, others=WORDS),),
+    "vshl": (rule(WORDS, "sat clamp wrap add min max", _shift, 3, others=WORDS),),
+    "vshr": (rule(WORDS, "sat clamp wrap add min max", _shift, 3, others=WORDS),),
+    "vmad": (rule(WORDS, "sat po shr7 shr15", _mad, 3, others=WORDS),),
+    **{
+        f"{opcode}{count}": (rule(WORDS, "sat add", _lanes, 3, others=WORDS),)
         for opcode in (*SCALAR, "vavrg")
         for count in (2, 4)
     },
-    **{f"vset{count}": (rule(WORDS, f"{COMPARISONS} add", _lanes_set, 2),) for count in (2, 4)},
+    **{
+        f"vset{count}": (rule(WORDS, f"{COMPARISONS} add", _lanes_set, 2, others=WORDS),)
+        for count in (2, 4)
+    },
 }
