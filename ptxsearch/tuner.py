@@ -315,6 +315,8 @@ def log_improvement(mean: Array, sd: Array, *, best: float) -> Array:
 
     Below z = -6 the tail expansion phi(z) / z^2 stands for the difference of nearly equal terms.
     """
+    # Where all measurements are equal the model leaves no spread at all.
+    sd = np.maximum(sd, 1e-12)
     z = (best - mean) / sd
     near = np.maximum(z, -6.0)
     density = np.exp(-0.5 * near * near) / math.sqrt(2 * math.pi)
