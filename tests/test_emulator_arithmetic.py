@@ -241,6 +241,8 @@ def test_any_instruction_is_a_value() -> None:
         if not isinstance(result, Operation):
             assert result.reason
             continue
+        if "b128" in (*result.sources, *result.destinations):
+            continue
         sources = []
         for type_, operand in zip(result.sources, instruction.operands[1:], strict=True):
             held = REGISTERS.get(operand.name, type_) if isinstance(operand, Register) else type_
