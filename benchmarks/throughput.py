@@ -30,7 +30,7 @@ from ptxsearch.taskfile import load_task
 from ptxsearch.tasks import Task
 
 N = 1024
-PROCESSES = 6
+PROCESSES = 10
 INCUMBENT = {"BX": 16, "BY": 16, "TM": 4, "TN": 4, "TILED": 1, "BK": 16, "PAD": 1, "UNROLL": 4}
 WRAPPER = """
 extern "C" void go(float* a, float* b, float* c, int m, int n, int k, int gx, int gy) {

@@ -316,6 +316,30 @@ def test_certificate_survives_json() -> None:
     assert Certificate.from_dict(certificate().to_dict()) == certificate()
 
 
+def test_checks_share_the_gpu_and_timing_waits_for_them() -> None:
+    """Two checks are on the GPU at once; a timer enters when both are gone, before a third."""
+    uuid = f"shared-{os.getpid()}"
+    locks = [DeviceLock(uuid) for _ in range(4)]
+    order: list[str] = []
+
+    def enter(lock: DeviceLock, name: str, shared: bool) -> None:
+        with lock.held(shared=shared):
+            order.append(name)
+
+    with locks[0].held(shared=True):
+        with locks[1].held(shared=True):
+            timer = threading.Thread(target=enter, args=(locks[2], "timer", False))
+            timer.start()
+            timer.join(0.2)
+            third = threading.Thread(target=enter, args=(locks[3], "third", True))
+            third.start()
+            third.join(0.2)
+        assert order == []
+    timer.join(5.0)
+    third.join(5.0)
+    assert order == ["timer", "third"]
+
+
 def test_idleness_counts_from_the_last_use_by_anyone() -> None:
     """A GPU used a moment ago, by whichever process, is not idle; one left alone is."""
     uuid = f"idle-{os.getpid()}"

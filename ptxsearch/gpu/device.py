@@ -100,7 +100,7 @@ class CudaDevice:
         made = _program(built, inputs)
         if isinstance(made, Failure):
             return made
-        with self._lock.held():
+        with self._lock.held(shared=True):
             self._runner.renew([built.cubin], self.settings.recycle)
             held, dropped = self._holdings.keep(workload, inputs)
             for old in dropped:
