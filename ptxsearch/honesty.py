@@ -25,6 +25,7 @@ from ptxsearch.record import Record
 from ptxsearch.tasks import Task, Workload
 
 _REDRAWS = 3
+_ATOMIC_BYTES = 32 * 8
 Rule = Literal["floor", "stored", "operations", "unread", "precision"]
 
 
@@ -95,6 +96,33 @@ def below_floor(task: Task, workload: Workload, seconds: float, gpu: Gpu) -> Fin
         f"{least.seconds * 1e6:.3g} us on {gpu.name}",
         dishonest=False,
     )
+
+
+def confirm(task: Task, workload: Workload, counters: Counters) -> Finding | None:
+    """The proof that a time below the floor is due to skipped work, from its own counters.
+
+    Fewer bytes read or written than the task needs; silent where neither was counted.
+    """
+    read = _total(counters, "global_load_bytes", "async_copy_bytes")
+    written = _total(counters, "global_store_bytes")
+    if written is not None and counters.global_atomic_requests:
+        written += counters.global_atomic_requests * _ATOMIC_BYTES
+    for what, done, least in (
+        ("reads", read, task.amount("bytes_in", workload)),
+        ("writes", written, task.amount("bytes_out", workload)),
+    ):
+        if done is not None and done < least:
+            return Finding(
+                "floor",
+                f"it {what} {done:.6g} bytes on {workload.name} where {least:.6g} are needed",
+                dishonest=True,
+            )
+    return None
+
+
+def _total(counters: Counters, *names: str) -> float | None:
+    counted = [value for name in names if (value := getattr(counters, name)) is not None]
+    return sum(counted) if counted else None
 
 
 def stored(task: Task, outputs: Outputs) -> Finding | None:

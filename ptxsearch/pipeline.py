@@ -280,7 +280,26 @@ class Pipeline:
         case.evidence["floor_seconds"] = geometric_mean(floors)
         case.evidence["attainable_seconds"] = geometric_mean(attainable)
         verdict = measure(self.device, case, self.build)
-        return verdict or self._audit(case)
+        return verdict or self._skipped(case) or self._audit(case)
+
+    def _skipped(self, case: Dossier) -> Evaluation | None:
+        """A time below the speed of light is noted, and dishonest where counters confirm it."""
+        assert case.built is not None
+        for workload in case.task.timed:
+            if workload.name not in case.times:
+                continue
+            seconds = case.times[workload.name].median
+            suspicion = honesty.below_floor(case.task, workload, seconds, self.gate.gpu)
+            if suspicion is None:
+                continue
+            counters = case.counters.get(workload.name)
+            counters = counters or self.device.profile(case.built, workload)
+            proof = honesty.confirm(case.task, workload, counters)
+            if proof is not None:
+                message = f"{suspicion.message}; {proof.message}"
+                return case.verdict("DISHONEST", "quick", message)
+            case.evidence.setdefault("notes", []).append(suspicion.message)
+        return None
 
     def _attainable(self, task: Task, workload: Workload) -> float:
         """Seconds at the rates a good kernel reaches: `ATTAINABLE` of both theoretical peaks."""

@@ -82,6 +82,23 @@ def test_a_time_below_the_floor_is_suspect_and_no_proof() -> None:
 
 
 @pytest.mark.parametrize(
+    ("counters", "words"),
+    [
+        (Counters(global_load_bytes=0.0, global_store_bytes=0.0), "reads 0 bytes"),
+        (Counters(global_load_bytes=8.0 * 2**26, global_store_bytes=0.0), "writes 0 bytes"),
+        (Counters(global_load_bytes=8.0 * 2**26, global_store_bytes=4.0 * 2**26), ""),
+        (Counters(), ""),
+    ],
+)
+def test_a_time_below_the_floor_is_confirmed_by_bytes(counters: Counters, words: str) -> None:
+    """Only counters that show missing reads or writes turn a suspicion into a proof."""
+    task = load_task("level1/saxpy")
+    found = honesty.confirm(task, task.workload("full"), counters)
+    assert (found is None) == (words == "")
+    assert found is None or (found.dishonest and words in found.message)
+
+
+@pytest.mark.parametrize(
     ("name", "source"), [("level1/sum", "x"), ("level1/transpose", "x"), ("level1/matmul", "b")]
 )
 def test_unread_halves_of_inputs_decide_these_answers(name: str, source: str) -> None:
