@@ -41,7 +41,7 @@ class Format:
 
 
 FORMATS: Mapping[str, Format] = {
-    "f64": Format(64, 53, 1023, (0x7FF << 52) - 1, 0x7FF << 52, 0xFFF8 << 48),
+    "f64": Format(64, 53, 1023, (0x7FF << 52) - 1, 0x7FF << 52, 0x7FF8 << 48),
     "f32": Format(32, 24, 127, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF),
     "tf32": Format(32, 11, 127, 0x3FBFF, 0x3FC00, 0x3FFFF, dropped=13),
     "f16": Format(16, 11, 15, 0x7BFF, 0x7C00, 0x7FFF),
