@@ -13,8 +13,9 @@ import argparse
 import json
 import math
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,21 @@ from ptxsearch import replay
 from ptxsearch.tuner import Tuner
 
 BUDGET = 400
+RESAMPLES = 1000
 OURS = "ptxsearch"
 Curve = NDArray[np.float64]
 
 
 def our_run(recording: replay.Recording, *, seed: int, budget: int = BUDGET) -> list[int]:
-    """The table's rows in the order in which the tuner measures them."""
+    """The table's rows in the order in which the tuner measures them.
+
+    Ends once the recorded optimum is measured: nothing that is reported can change after it.
+    """
     table = recording.table
-    features = resource_features(recording)
-    tuner = Tuner(table.space, budget=budget, seed=seed, features=features)
+    best = int(np.nanargmin(table.seconds))
+    tuner = Tuner(table.space, budget=budget, seed=seed)
     order: list[int] = []
-    while asked := tuner.ask():
+    while best not in order and (asked := tuner.ask()):
         place = recording.find(asked[0])
         if place is None:
             raise RuntimeError(f"{asked[0]} is not recorded")
@@ -43,11 +48,6 @@ def our_run(recording: replay.Recording, *, seed: int, budget: int = BUDGET) -> 
         seconds = float(table.seconds[place])
         tuner.tell(asked[0], seconds if math.isfinite(seconds) else None)
     return order
-
-
-def resource_features(recording: replay.Recording) -> Callable[[Any], Any] | None:
-    """What ptxas says of each configuration, where recorded: known without an evaluation."""
-    return None
 
 
 def best_so_far(seconds: NDArray[np.float64], order: Sequence[int]) -> Curve:
@@ -66,6 +66,19 @@ def expected_running_time(curves: Sequence[Curve], target: float) -> float:
     return spent / reached if reached else math.inf
 
 
+def interval(curves: Sequence[Curve], target: float) -> list[float]:
+    """The middle 90 % of the expected running time over 1,000 resamples of the runs."""
+    rng = np.random.default_rng(0)
+    times = [
+        expected_running_time(
+            [curves[i] for i in rng.integers(0, len(curves), len(curves))], target
+        )
+        for _ in range(RESAMPLES)
+    ]
+    low, high = np.quantile(times, (0.05, 0.95), method="nearest")
+    return [float(low), float(high)]
+
+
 def summary(curves: Sequence[Curve], best: float, budgets: Sequence[int]) -> dict[str, Any]:
     """ERT5, ERT1 and the median fraction of the optimum after each of `budgets` evaluations."""
     fraction = {}
@@ -76,7 +89,39 @@ def summary(curves: Sequence[Curve], best: float, budgets: Sequence[int]) -> dic
         "ert5": expected_running_time(curves, 1.05 * best),
         "ert1": expected_running_time(curves, 1.01 * best),
         "fraction": fraction,
+        "mean_fraction_50": float(np.mean([best / c[min(50, len(c)) - 1] for c in curves])),
+        "median_to_5": float(np.median([_first(c, 1.05 * best) for c in curves])),
+        "ert5_interval": interval(curves, 1.05 * best),
     }
+
+
+def _first(curve: Curve, target: float) -> float:
+    hits = np.flatnonzero(curve <= target)
+    return float(hits[0] + 1) if len(hits) else math.inf
+
+
+def median_fraction(curves: Sequence[Curve], best: float) -> Curve:
+    """The median over runs of the fraction of the optimum after 1 to BUDGET evaluations."""
+    padded = [np.r_[c, np.full(BUDGET - len(c), c[-1])] for c in curves]
+    return np.asarray(np.median(best / np.array(padded), axis=0))
+
+
+def plot(curves: dict[str, list[Curve]], path: Path) -> None:
+    """Draws the mean over spaces of each strategy that ran on all of them."""
+    from matplotlib import pyplot
+
+    most = max(map(len, curves.values()))
+    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    for strategy, own in curves.items():
+        if len(own) == most:
+            width = 2.5 if strategy == OURS else 1.0
+            axes.plot(range(1, BUDGET + 1), np.mean(own, axis=0), label=strategy, lw=width)
+    axes.set(xscale="log", xlim=(5, BUDGET), ylim=(0.5, 1.0), xlabel="evaluations")
+    axes.set_ylabel("best found / optimum (median of runs, mean of spaces)")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
 
 
 class Cache:
@@ -95,9 +140,9 @@ class Cache:
     ) -> list[int] | None:
         """The order known or made now; None where it is neither."""
         key = (space, strategy, seed)
-        if key not in self._known and make is not None:
+        if make is not None and (strategy == OURS or key not in self._known):
             self._known[key] = make()
-            if self._path is not None:
+            if self._path is not None and strategy != OURS:
                 entry = {"space": space, "strategy": strategy, "seed": seed}
                 entry["order"] = self._known[key]
                 with self._path.open("a") as file:
@@ -105,39 +150,28 @@ class Cache:
         return self._known.get(key)
 
 
-def results_of(
+def runs_of(
     recording: replay.Recording, strategies: Iterable[str], *, options: argparse.Namespace
-) -> Iterable[dict[str, Any]]:
-    """One result a strategy on one space, ours first."""
-    table, cache = recording.table, Cache(options.cache)
+) -> Iterator[tuple[str, list[Curve]]]:
+    """Each strategy with its best-so-far curves on one space, ours first."""
+    cache = Cache(options.cache)
     for strategy in (OURS, *strategies):
-        curves, started = [], time.process_time()
+        curves = []
         for seed in range(options.seeds):
-            order = _order(recording, strategy, seed, cache, options.cached_only)
+            make = None if options.cached_only else partial(_order, recording, strategy, seed)
+            order = cache.get(recording.table.name, strategy, seed, make)
             if order:
-                curves.append(best_so_far(table.seconds, order))
-        if not curves:
-            continue
-        found = {"space": table.name, "strategy": strategy, "seeds": len(curves)}
-        found |= summary(curves, recording.best_seconds, options.budgets)
-        if strategy == OURS:
-            spent = time.process_time() - started
-            found["cpu_ms_per_proposal"] = 1e3 * spent / sum(map(len, curves))
-        yield found
+                curves.append(best_so_far(recording.table.seconds, order))
+        if curves:
+            yield strategy, curves
 
 
-def _order(
-    recording: replay.Recording, strategy: str, seed: int, cache: Cache, cached_only: bool
-) -> list[int] | None:
+def _order(recording: replay.Recording, strategy: str, seed: int) -> list[int]:
     if strategy == OURS:
         return our_run(recording, seed=seed)
+    import peers
 
-    def make() -> list[int]:
-        import peers
-
-        return peers.run(strategy, recording.table, seed=seed, budget=BUDGET)
-
-    return cache.get(recording.table.name, strategy, seed, None if cached_only else make)
+    return peers.run(strategy, recording.table, seed=seed, budget=BUDGET)
 
 
 def printed(results: Sequence[dict[str, Any]], budgets: Sequence[int]) -> str:
@@ -167,7 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--peers", help="strategies, comma separated (all of them)")
     parser.add_argument("--cache", type=Path, help="file of JSON lines with the peers' runs")
-    parser.add_argument("--cached-only", action="store_true", help="run no peer anew")
+    parser.add_argument("--cached-only", action="store_true", help="run nothing, ours neither")
+    parser.add_argument("--plot", type=Path, help="image file of the curves")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     options.budgets = [int(budget) for budget in options.budgets.split(",")]
@@ -178,10 +213,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import peers
 
         strategies = peers.STRATEGIES
-    results = []
+    results, curves = [], defaultdict(list)
     for path in options.space:
         _, recording = replay.load(path, noise=False)
-        results += list(results_of(recording, strategies, options=options))
+        for strategy, runs in runs_of(recording, strategies, options=options):
+            found = {"space": recording.table.name, "strategy": strategy, "seeds": len(runs)}
+            results.append(found | summary(runs, recording.best_seconds, options.budgets))
+            curves[strategy].append(median_fraction(runs, recording.best_seconds))
+    if options.plot:
+        plot(curves, options.plot)
     print(json.dumps(results, indent=1) if options.json else printed(results, options.budgets))
     return 0
 

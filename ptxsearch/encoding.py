@@ -67,6 +67,11 @@ class Encoding:
         """The number of legal configurations, None where they are not enumerated."""
         return None if self._rows is None else len(self._rows)
 
+    def costs(self, parameter: float, other: float) -> Array:
+        """One cost for every column that is a parameter, another for the rest."""
+        base = len(self.space.names)
+        return np.r_[np.full(base, parameter), np.full(len(self.start.lengths) - base, other)]
+
     def pool(self, rng: np.random.Generator, *, near: Rows | None = None) -> Rows:
         """Candidates: all legal rows, or random ones and the neighbours of those in `near`."""
         if self._rows is not None:

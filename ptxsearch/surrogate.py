@@ -38,10 +38,11 @@ class Shape:
         """The columns that have a finite length."""
         return np.flatnonzero(np.isfinite(self.lengths))
 
-    def penalty(self, cost: float) -> float:
-        """Minus the log prior: lengths log-normal about 1, and `cost` for each active column."""
-        active = np.log([length for length in self.lengths if math.isfinite(length)])
-        return 0.5 * float(active @ active) / _SPREAD**2 + cost * len(active)
+    def penalty(self, costs: Array) -> float:
+        """Minus the log prior: lengths log-normal about 1, and its cost for each active column."""
+        active = self.active
+        logs = np.log(np.array(self.lengths)[active])
+        return float(0.5 * (logs @ logs) / _SPREAD**2 + costs[active].sum())
 
 
 def correlation(a: Any, b: Any, shape: Shape) -> Any:
@@ -106,9 +107,9 @@ def thinned(y: Array) -> NDArray[np.int64]:
 class _Ascent:
     """Coordinate ascent on the likelihood of a sample, one column's length at a time."""
 
-    def __init__(self, sample: Sample, start: Shape, cost: float) -> None:
+    def __init__(self, sample: Sample, start: Shape, costs: Array) -> None:
         self._sample = sample
-        self._cost = cost
+        self._costs = costs
         self._distances = np.abs(sample.x[:, None, :] - sample.x[None, :, :]).transpose(2, 0, 1)
         self.best = start
         self._matrix = correlation(sample.x, sample.x, start)
@@ -117,7 +118,7 @@ class _Ascent:
     def _worth(self, shape: Shape, matrix: Array) -> float:
         sample = self._sample
         misfit = _misfit(matrix, sample.y, sample.basis, sample.noise)
-        return misfit + shape.penalty(self._cost)
+        return misfit + shape.penalty(self._costs)
 
     def _try(self, shape: Shape, matrix: Array) -> bool:
         value = self._worth(shape, matrix)
@@ -155,13 +156,13 @@ class _Ascent:
                 break
 
 
-def fit(sample: Sample, *, start: Shape, cost: float, sweeps: int = 2) -> Shape:
+def fit(sample: Sample, *, start: Shape, costs: Array, sweeps: int = 2) -> Shape:
     """The shape that explains the sample best, by coordinate ascent from `start`.
 
-    `cost` is the prior's price of an active column in units of log likelihood; below 0 it asks
-    for columns to be used. Long samples are thinned, their best half kept.
+    `costs` (d,) are the prior's price of each active column in units of log likelihood; below 0
+    it asks for the column to be used. Long samples are thinned, their best half kept.
     """
-    ascent = _Ascent(sample.thinned(), start, cost)
+    ascent = _Ascent(sample.thinned(), start, costs)
     for _ in range(sweeps):
         before = ascent.value
         ascent.sweep()

@@ -27,7 +27,7 @@ _FOLLOWED = 3072
 _NEAR_BEST = 5
 _NOISE = 1e-3
 _FAILED_QUANTILE = 0.75
-_COSTS = (-1.4, 1.0)
+_COSTS = ((-1.4, 0.0), (1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -228,8 +228,13 @@ class Tuner:
             x, basis = self._encoding.columns(_rows_of(self.space, prefix))
             sample = Sample(x, targets(prefix), basis, noises(prefix))
             self._shapes[epoch] = [
-                fit(sample, start=shape, cost=cost, sweeps=1 if earlier else 2)
-                for shape, cost in zip(before, _COSTS, strict=True)
+                fit(
+                    sample,
+                    start=shape,
+                    costs=self._encoding.costs(*costs),
+                    sweeps=1 if earlier else 2,
+                )
+                for shape, costs in zip(before, _COSTS, strict=True)
             ]
         return self._shapes[epoch]
 
@@ -237,8 +242,8 @@ class Tuner:
 class _Model:
     """Processes of several shapes over a pool of candidates, extended as results come.
 
-    One shape comes from a prior that asks for columns to matter, one from a prior that asks for
-    few: which is right differs between kernels and cannot be told from few results.
+    One shape comes from a prior that takes every parameter to matter, one from a prior that asks
+    for few columns: which is right differs between kernels and cannot be told from few results.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ def sampled(n: int, columns: int, seed: int) -> Sample:
 def test_columns_that_decide_nothing_drop_out(seed: int) -> None:
     """A fit with a price on columns keeps the one that decides and drops the others."""
     sample = sampled(60, 5, seed)
-    shape = fit(sample, start=Shape((1.0,) * 5), cost=1.0)
+    shape = fit(sample, start=Shape((1.0,) * 5), costs=np.ones(5))
     assert np.isfinite(shape.lengths[0])
     assert sum(np.isfinite(shape.lengths[1:])) <= 1
 
@@ -95,7 +95,7 @@ def test_fit_reaches_a_likelihood_above_its_start() -> None:
     sample, held_out = sampled(60, 5, 0), sampled(200, 5, 7)
     start = Shape((1.0,) * 5)
     errors = []
-    for shape in (start, fit(sample, start=start, cost=1.0)):
+    for shape in (start, fit(sample, start=start, costs=np.ones(5))):
         model = Process(
             shape,
             candidates=held_out.x.astype(np.float32),
