@@ -214,7 +214,10 @@ def separate(honest: float, downgraded: float, *, eps: float) -> Calibration:
 
 
 def store(calibrations: Mapping[str, Calibration], path: Path) -> None:
-    """Write calibrations to a task's `calibration.json`, rounded to four digits, in order."""
+    """Write calibrations to a task's `calibration.json`, rounded to four digits, in order.
+
+    Raises TaskError where the file cannot be written.
+    """
     entries = {
         key: {
             "honest": float(f"{value.honest:.4g}"),
@@ -227,4 +230,9 @@ def store(calibrations: Mapping[str, Calibration], path: Path) -> None:
     lines = ",\n".join(
         f"  {json.dumps(key)}: {json.dumps(entry)}" for key, entry in entries.items()
     )
-    path.write_text('{"entries": {\n' + lines + "\n}}\n", encoding="utf-8")
+    try:
+        path.write_text('{"entries": {\n' + lines + "\n}}\n", encoding="utf-8")
+    except OSError as error:
+        raise TaskError(
+            f"{path} cannot be written ({error.strerror})", "copy the task's folder and lint that"
+        ) from error

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ptxsearch import api, console
+from ptxsearch import api, calibration, console
 from ptxsearch.batch import read_suite, run_suite
 from ptxsearch.budget import Budget
 from ptxsearch.config import load_policy, make_evaluator
@@ -26,7 +26,7 @@ from ptxsearch.errors import PtxsearchError, UsageError
 from ptxsearch.exchange import answer_batch, ask_file, tell_file
 from ptxsearch.kernelfile import read_kernel
 from ptxsearch.llm import preview
-from ptxsearch.taskfile import bundled, load_task
+from ptxsearch.taskfile import bundled, load_task, locate
 from ptxsearch.tasklint import lint as lint_task
 from ptxsearch.verification import verify as verify_result
 
@@ -178,10 +178,14 @@ def lint(
     task: TaskName,
     device: Device = "emulated",
     quick: Annotated[bool, typer.Option(help="leave out the kernels under wrong/")] = False,
+    calibrate: Annotated[bool, typer.Option(help="measure and store its tolerances")] = False,
     as_json: Json = False,
 ) -> None:
     """Whether TASK can judge kernels; exit 1 where it cannot."""
     wanted = load_task(task)
+    if calibrate:
+        calibration.store(calibration.calibrate(wanted), locate(task) / "calibration.json")
+        wanted = load_task(task)
     evaluator = make_evaluator(device)
     found = lint_task(wanted, evaluate=None if quick else evaluator.evaluate)
     if as_json:

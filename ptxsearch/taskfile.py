@@ -61,14 +61,18 @@ def load_task(name: str | Path) -> Task:
 
     Raises TaskError where there is none (with near matches) or where it is malformed.
     """
+    return _Reader(locate(name) / "task.yaml").task()
+
+
+def locate(name: str | Path) -> Path:
+    """The folder of a task by bundled name or path. Raises TaskError where there is none."""
     path = Path(name)
     if path.name == "task.yaml" and path.is_file():
-        path = path.parent
-    if not (path / "task.yaml").is_file():
-        path = folder() / str(name)
-    if str(name) not in bundled() and not (path / "task.yaml").is_file():
-        raise TaskError(f"unknown task {str(name)!r}", _near(str(name)))
-    return _Reader(path / "task.yaml").task()
+        return path.parent
+    for home in (path, folder() / str(name)):
+        if (home / "task.yaml").is_file():
+            return home
+    raise TaskError(f"unknown task {str(name)!r}", _near(str(name)))
 
 
 def _near(name: str) -> str:

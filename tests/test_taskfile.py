@@ -13,7 +13,7 @@ from ptxsearch.errors import KernelError, TaskError
 from ptxsearch.expectation import References, expected
 from ptxsearch.inputs import make_inputs
 from ptxsearch.kernelfile import read_kernel
-from ptxsearch.taskfile import bundled, folder, load_task
+from ptxsearch.taskfile import bundled, folder, load_task, locate
 
 
 @pytest.fixture
@@ -109,6 +109,12 @@ def test_a_folder_loads_by_path_and_by_its_file(copied: Path) -> None:
     """A user's own task is named by where it is."""
     assert load_task(copied).digest == load_task(copied / "task.yaml").digest
     assert load_task(str(copied)).name == "level1/sum"
+
+
+def test_a_task_is_located_by_name_and_by_path(copied: Path) -> None:
+    """The folder that calibrations are stored in is the task's own."""
+    assert locate("level1/sum") == folder() / "level1" / "sum"
+    assert locate(copied) == locate(copied / "task.yaml") == copied
 
 
 @pytest.mark.parametrize(
