@@ -96,36 +96,44 @@ def width(node: Node, policy: Policy, situation: Situation) -> float:
 def _best_edge(
     tree: Tree, node: Node, policy: Policy, situation: Situation, blocked: Set[int]
 ) -> Edge | None:
-    total = node.visits + situation.hidden
-    log_total = math.log(total + 1)
-    priors = sum(edge.prior for edge in node.edges) or 1.0
+    """The edge of largest score. One tight loop: a decision passes hundreds of edges."""
+    lowest, per_spread = _scale(tree)
+    explore = policy.exploration * math.sqrt(math.log(node.visits + situation.hidden + 1))
+    by_prior = policy.prior_weight / (node.priors or 1.0)
+    guarded = bool(blocked or situation.full or situation.kept is not None)
     best, best_score = None, -math.inf
     for edge in node.edges:
-        child = tree.nodes[edge.child]
-        if edge.alias or child.id in blocked or _shut(child, situation):
+        child, value = edge.node, edge.node.value
+        if not child.live or edge.alias or value is None:
+            continue
+        if guarded and _shut(child, situation, blocked):
             continue
         tried = edge.visits + edge.pending
-        score = (
-            scaled(tree, child.value)
-            + policy.exploration * math.sqrt(log_total / max(1, tried))
-            + policy.prior_weight * (edge.prior / priors) / (1 + tried)
-        )
+        score = (value - lowest) * per_spread + by_prior * edge.prior / (1 + tried)
+        score += explore / math.sqrt(tried) if tried else explore
         if score > best_score:
             best, best_score = edge, score
     return best
 
 
-def _shut(child: Node, situation: Situation) -> bool:
-    if child.state != "ok" or child.exhausted or child.family in situation.full:
+def _shut(child: Node, situation: Situation, blocked: Set[int]) -> bool:
+    if child.id in blocked or child.family in situation.full:
         return True
     return situation.kept is not None and child.family not in situation.kept
 
 
+def _scale(tree: Tree) -> tuple[float, float]:
+    """The lowest reward and one over the spread: what maps values to 0..1."""
+    lowest, highest = tree.lowest or 0.0, tree.highest or 0.0
+    return lowest, 1.0 / max(highest - lowest, _SMALLEST_SPREAD)
+
+
 def scaled(tree: Tree, value: float | None) -> float:
     """q: a value between the tree's lowest and highest reward, as 0..1; 0.5 where unknown."""
-    if value is None or tree.lowest is None or tree.highest is None:
+    if value is None or tree.lowest is None:
         return _UNKNOWN
-    return (value - tree.lowest) / max(tree.highest - tree.lowest, _SMALLEST_SPREAD)
+    lowest, per_spread = _scale(tree)
+    return (value - lowest) * per_spread
 
 
 def _best_of_n(tree: Tree, policy: Policy, rng: np.random.Generator) -> Descent | None:

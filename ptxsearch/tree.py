@@ -18,29 +18,35 @@ from ptxsearch.kernel import Edit, Idea, Kernel
 State = Literal["pending", "ok", "failed", "repeated"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Edge:
     """One edit from a parent to a child: its prior, how often it was descended, and how often
     such a descent still waits for its result.
     """
 
     parent: int
-    child: int
+    node: Node
     prior: float
     visits: int = 0
     pending: int = 0
     alias: bool = False
 
+    @property
+    def child(self) -> int:
+        """The number of the node it leads to."""
+        return self.node.id
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Node:
     """A kernel template with its best known values and the verdict on them.
 
     `reward` is that of its best configuration (a lower bound of log speedup over the baseline),
     `value` the best reward of its subtree; both None until something in it passed. `family` is
     the root child it descends from (0 at the root). A closed node gets no more children; it is
-    exhausted where nothing below it is open or in flight either. `passed`, `in_flight` and `lost`
-    count its children, `losses` the latest ones in a row that failed or repeated.
+    exhausted where nothing below it is open or in flight either, and live while it passed and is
+    not exhausted. `passed`, `in_flight` and `lost` count its children, `losses` the latest ones in
+    a row that failed or repeated; `priors` sums those of its edges.
     """
 
     id: int
@@ -55,7 +61,9 @@ class Node:
     value: float | None = None
     closed: bool = False
     exhausted: bool = False
+    live: bool = False
     visits: int = 0
+    priors: float = 0.0
     passed: int = 0
     in_flight: int = 0
     lost: int = 0
@@ -109,8 +117,9 @@ class Tree:
             family=parent.family or number,
             idea=idea,
         )
-        edge = Edge(parent.id, number, prior)
+        edge = Edge(parent.id, child, prior)
         parent.edges.append(edge)
+        parent.priors += prior
         parent.in_flight += 1
         child.parents.append(edge)
         self.nodes.append(child)
@@ -140,6 +149,7 @@ class Tree:
             for edge in node.parents:
                 self._count(self.nodes[edge.parent], state)
         node.state = state
+        node.live = state == "ok" and not node.exhausted
         node.evaluation = evaluation if evaluation is not None else node.evaluation
         node.kernel = kernel if kernel is not None else node.kernel
         self._rank(node, reward if state == "ok" else None)
@@ -159,7 +169,7 @@ class Tree:
         parent = self.nodes[edge.parent]
         self.settle(child, "repeated")
         edge.alias = twin is parent or self._is_ancestor(twin, parent)
-        edge.child = twin.id
+        edge.node = twin
         if not edge.alias:
             twin.parents.append(edge)
         self._backup(parent)
@@ -185,12 +195,13 @@ class Tree:
         pending = [node]
         while pending:
             current = pending.pop()
-            children = (self.nodes[edge.child] for edge in current.edges if not edge.alias)
             over = current.closed and all(
-                child.exhausted or child.state not in ("ok", "pending") for child in children
+                edge.alias or edge.node.exhausted or edge.node.state not in ("ok", "pending")
+                for edge in current.edges
             )
             if over != current.exhausted:
                 current.exhausted = over
+                current.live = current.state == "ok" and not over
                 pending.extend(self.nodes[edge.parent] for edge in current.parents)
 
     def _is_ancestor(self, candidate: Node, node: Node) -> bool:
@@ -225,7 +236,7 @@ class Tree:
         values = [
             value
             for edge in node.edges
-            if not edge.alias and (value := self.nodes[edge.child].value) is not None
+            if not edge.alias and (value := edge.node.value) is not None
         ]
         if node.reward is not None:
             values.append(node.reward)
@@ -280,7 +291,7 @@ class TreeView:
 
     def children(self, node: Node) -> tuple[Node, ...]:
         """Every attempt at `node` in order: passed, failed and pending."""
-        return tuple(self._tree.nodes[edge.child] for edge in node.edges)
+        return tuple(edge.node for edge in node.edges)
 
     def lineage(self, node: Node) -> tuple[Node, ...]:
         """From the root to `node` along first parents."""
