@@ -78,6 +78,11 @@ class _Flow:
             if variable.space == "local"
         }
         self.names = {name: name if len(variables) <= _TOLD_APART else _ANY for name in variables}
+        self.pointed: dict[str, Addresses] = {}
+        for name, variable in variables.items():
+            targets = {self.names.get(reference.name, "") for reference in variable.references}
+            known = self.pointed.get(self.names[name], _NOTHING)
+            self.pointed[self.names[name]] = known | (targets - {""})
         self.found: dict[tuple[int, str], Finding] = {}
         self.stack_escapes: dict[int, Instruction] = {}
         self._readers: dict[tuple[str, str], list[_Step]] = {}
@@ -161,11 +166,7 @@ class _Flow:
 
     def _referenced(self, names: Addresses) -> Addresses:
         """Module variables whose addresses stand in the initialisers of `names`."""
-        if not names:
-            return _NOTHING
-        read = [v for name, v in self.variables.items() if self.names[name] in names]
-        found = {reference.name for variable in read for reference in variable.references}
-        return frozenset(self.names[name] for name in found & self.variables.keys())
+        return _NOTHING.union(*(self.pointed.get(name, _NOTHING) for name in names))
 
     def _store(self, function: Function, instruction: Instruction) -> None:
         target = self._of(function, instruction.operands[0])
