@@ -247,6 +247,17 @@ def test_prices_match_the_longest_name(tmp_path: Any) -> None:
         load_prices(path)
 
 
+def test_a_users_price_table_is_named_by_the_environment(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PTXSEARCH_PRICES adds models to the bundled ones."""
+    path = tmp_path / "prices.yaml"
+    path.write_text("mine: {input: 3.0, output: 5.0}\n")
+    monkeypatch.setenv("PTXSEARCH_PRICES", str(path))
+    mine = OpenAIModel("mine-7b", base_url="http://127.0.0.1:9/v1")
+    assert mine.dollars(1_000_000, 1_000_000) == 8.0
+
+
 def test_a_spec_names_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """One name gives one model, several names several, an object itself; the rest is refused."""
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")

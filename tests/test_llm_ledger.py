@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 import threading
 
+import pytest
+
 from ptxsearch.budget import Budget, Spend
+from ptxsearch.errors import UsageError
 from ptxsearch.llm.ledger import Ledger
+from ptxsearch.llm.prices import UNKNOWN
 from ptxsearch.protocols import Message
 from ptxsearch.testing import ScriptedLLM
 
@@ -98,3 +102,13 @@ def test_concurrent_calls_never_overshoot() -> None:
     assert max(spend.dollars for spend in most) <= 40.0
     assert ledger.spend.tokens > 40_000 or ledger.spend.dollars > 35.0
     assert not ledger.reserve(Spend(calls=1, tokens=50_000))
+
+
+def test_dollars_are_not_capped_for_a_model_without_a_price() -> None:
+    """A cap that could not be kept is refused at once, with the way out."""
+    llm = Dear()
+    llm.price = UNKNOWN  # type: ignore[attr-defined]
+    Ledger(Budget(trials=None, tokens=5)).admit(llm)
+    Ledger(Budget(trials=None, dollars=5.0)).admit(Dear())
+    with pytest.raises(UsageError, match="PTXSEARCH_PRICES"):
+        Ledger(Budget(trials=None, dollars=5.0)).admit(llm)

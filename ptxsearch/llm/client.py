@@ -17,7 +17,7 @@ import openai
 
 from ptxsearch.budget import Spend
 from ptxsearch.errors import ProviderError, ProviderPaused
-from ptxsearch.llm.prices import Price, price_of
+from ptxsearch.llm.prices import Price, load_prices, price_of
 from ptxsearch.llm.retry import Patience, patiently, say
 from ptxsearch.protocols import Completion, Message
 
@@ -52,8 +52,9 @@ class _Usage:
 class OpenAIModel:
     """`model` at `base_url`; both and the key may come from the environment.
 
-    OPENAI_BASE_URL and OPENAI_API_KEY are read where no argument is given; a server other than
-    OpenAI's needs no key. Raises ProviderError for a missing key.
+    OPENAI_BASE_URL and OPENAI_API_KEY are read where no argument is given, PTXSEARCH_PRICES names
+    a price table; a server other than OpenAI's needs no key. Raises ProviderError for a missing
+    key, UsageError for a table that cannot be read.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class OpenAIModel:
                 "no API key for OpenAI's server",
                 "export OPENAI_API_KEY, or OPENAI_BASE_URL to use another server",
             )
-        self.price = price_of(model, self.settings.prices)
+        self.price = price_of(model, self.settings.prices or _table())
         self._client = openai.OpenAI(
             api_key=key or "none",
             base_url=self.base_url,
@@ -264,6 +265,11 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "effort": ("reasoning_effort", "reasoning.effort"),
 }
+
+
+def _table() -> Mapping[str, Price] | None:
+    path = os.environ.get("PTXSEARCH_PRICES")
+    return load_prices(path) if path else None
 
 
 def _plain(messages: Sequence[Message]) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from ptxsearch.budget import Budget, Spend
+from ptxsearch.errors import UsageError
+from ptxsearch.llm.prices import Price
 from ptxsearch.protocols import LLM, Message
 
 _PER_MESSAGE = 16
@@ -48,6 +50,16 @@ class Ledger:
         """Count what was spent earlier or elsewhere, such as before a resume."""
         with self._lock:
             self._spent += spend
+
+    def admit(self, llm: LLM) -> None:
+        """Raises UsageError where dollars are capped and what the model costs is not known."""
+        price = getattr(llm, "price", None)
+        capped = self._budget is not None and self._budget.dollars is not None
+        if capped and isinstance(price, Price) and not price.known:
+            raise UsageError(
+                f"dollars are capped and {_name(llm)} has no price",
+                "name a price table in PTXSEARCH_PRICES, or cap tokens instead",
+            )
 
     def price(self, llm: LLM, messages: Sequence[Message], max_tokens: int) -> Spend:
         """The most that a call can cost.

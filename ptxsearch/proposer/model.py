@@ -74,7 +74,10 @@ class LLMProposer:
     ) -> None:
         self.task, self.policy, self.arch = task, policy or Policy(), arch
         self.hooks, self.ledger = hooks or Hooks(), ledger or Ledger()
-        self._roster = Roster([llm] if isinstance(llm, LLM) else llm)
+        models = [llm] if isinstance(llm, LLM) else list(llm)
+        for one in models:
+            self.ledger.admit(one)
+        self._roster = Roster(models)
         self._plans: dict[int, _Plans] = {}
         self._restored: dict[str, Completion] = {}
 
