@@ -138,14 +138,14 @@ class _Flow:
 
     def _step(self, function: Function, instruction: Instruction) -> None:
         opcode, operands = instruction.opcode, instruction.operands
+        if opcode in _HARMLESS or not operands:
+            return
         if opcode == "call":
             self._call(function, instruction)
         elif opcode == "st":
             self._store(function, instruction)
         elif opcode in _LOADS or (opcode == "wmma" and instruction.modifiers[:1] == ("load",)):
             self._load(function, instruction)
-        elif opcode in _HARMLESS or not operands:
-            return
         elif opcode in ("mov", "cvta") or not _memory(operands):
             sources = _NOTHING.union(*(self._of(function, source) for source in operands[1:]))
             self._write(function, operands[0], sources)

@@ -75,6 +75,7 @@ OPERAND_COUNTS = {
     **dict.fromkeys(words("bfi lop3"), (5, 6)),
     **dict.fromkeys(words("setp set"), (3, 4)),
     **dict.fromkeys(words("ld ldu"), (2, 3)),
+    **dict.fromkeys(words("st atom red"), (2, 5)),
     "bra": (1, 1),
     **dict.fromkeys(words("ret exit trap brkpt"), (0, 0)),
 }
