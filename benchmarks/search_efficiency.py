@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxsearch import replay
+from ptxsearch.space import Rows, Value
 from ptxsearch.tuner import Tuner
 
 BUDGET = 400
@@ -31,14 +32,21 @@ OURS = "ptxsearch"
 Curve = NDArray[np.float64]
 
 
-def our_run(recording: replay.Recording, *, seed: int, budget: int = BUDGET) -> list[int]:
+def our_run(
+    recording: replay.Recording, *, seed: int, elsewhere: replay.Recording | None = None
+) -> list[int]:
     """The table's rows in the order in which the tuner measures them.
 
-    Ends once the recorded optimum is measured: nothing that is reported can change after it.
+    `elsewhere` is the same kernel recorded on another device: its ten best are tried first and
+    its times are the prior. Ends once the recorded optimum is measured: nothing that is reported
+    can change after it.
     """
     table = recording.table
     best = int(np.nanargmin(table.seconds))
-    tuner = Tuner(table.space, budget=budget, seed=seed)
+    tuner = Tuner(table.space, budget=BUDGET, seed=seed)
+    if elsewhere is not None:
+        first, prior = transfer(recording, elsewhere)
+        tuner = Tuner(table.space, budget=BUDGET, seed=seed, first=first, prior=prior)
     order: list[int] = []
     while best not in order and (asked := tuner.ask()):
         place = recording.find(asked[0])
@@ -48,6 +56,24 @@ def our_run(recording: replay.Recording, *, seed: int, budget: int = BUDGET) -> 
         seconds = float(table.seconds[place])
         tuner.tell(asked[0], seconds if math.isfinite(seconds) else None)
     return order
+
+
+def transfer(
+    recording: replay.Recording, elsewhere: replay.Recording
+) -> tuple[list[dict[str, Value]], Callable[[Rows], NDArray[np.float64]]]:
+    """The best configurations of another recording that are legal here, and its log times."""
+    other, space = elsewhere.table, recording.space
+    fastest = np.argsort(other.seconds)[: np.isfinite(other.seconds).sum()]
+    ranked = [other.space.values(other.rows[i]) for i in fastest[:50]]
+    known = {tuple(map(int, row)): i for i, row in enumerate(other.rows)}
+
+    def prior(rows: Rows) -> NDArray[np.float64]:
+        places = [known.get(tuple(map(int, row)), -1) for row in rows]
+        return np.asarray(np.log(np.append(other.seconds, np.nan))[places])
+
+    if other.space.params != space.params:
+        raise RuntimeError(f"{other.name} has other parameters than {recording.table.name}")
+    return [values for values in ranked if space.is_legal(values)][:10], prior
 
 
 def best_so_far(seconds: NDArray[np.float64], order: Sequence[int]) -> Curve:
@@ -155,10 +181,12 @@ def runs_of(
 ) -> Iterator[tuple[str, list[Curve]]]:
     """Each strategy with its best-so-far curves on one space, ours first."""
     cache = Cache(options.cache)
+    other = replay.load(options.elsewhere, noise=False)[1] if options.elsewhere else None
+    run = partial(_order, recording, elsewhere=other)
     for strategy in (OURS, *strategies):
         curves = []
         for seed in range(options.seeds):
-            make = None if options.cached_only else partial(_order, recording, strategy, seed)
+            make = None if options.cached_only else partial(run, strategy, seed)
             order = cache.get(recording.table.name, strategy, seed, make)
             if order:
                 curves.append(best_so_far(recording.table.seconds, order))
@@ -166,9 +194,11 @@ def runs_of(
             yield strategy, curves
 
 
-def _order(recording: replay.Recording, strategy: str, seed: int) -> list[int]:
+def _order(
+    recording: replay.Recording, strategy: str, seed: int, *, elsewhere: replay.Recording | None
+) -> list[int]:
     if strategy == OURS:
-        return our_run(recording, seed=seed)
+        return our_run(recording, seed=seed, elsewhere=elsewhere)
     import peers
 
     return peers.run(strategy, recording.table, seed=seed, budget=BUDGET)
@@ -202,6 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers", help="strategies, comma separated (all of them)")
     parser.add_argument("--cache", type=Path, help="file of JSON lines with the peers' runs")
     parser.add_argument("--cached-only", action="store_true", help="run nothing, ours neither")
+    parser.add_argument("--elsewhere", type=Path, help="the kernel recorded on another device")
     parser.add_argument("--plot", type=Path, help="image file of the curves")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
