@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxsearch.policy import Policy
-from ptxsearch.tree import Edge, Node, Tree
+from ptxsearch.tree import Choice, Edge, Node, Tree
 
 _SMALLEST_SPREAD = 0.05
 _UNKNOWN = 0.5
@@ -96,12 +96,26 @@ def width(node: Node, policy: Policy, situation: Situation) -> float:
 def _best_edge(
     tree: Tree, node: Node, policy: Policy, situation: Situation, blocked: Set[int]
 ) -> Edge | None:
-    """The edge of largest score. One tight loop: a decision passes hundreds of edges."""
-    lowest, per_spread = _scale(tree)
+    """The edge of largest score.
+
+    The last scan's winner is kept with a bound on all others: between scans only tries grow, which
+    lowers a score, and the common exploration factor. While the winner beats the bound, a scan
+    would choose it again.
+    """
+    lowest, per_spread = scale = _scale(tree)
     explore = policy.exploration * math.sqrt(math.log(node.visits + situation.hidden + 1))
     by_prior = policy.prior_weight / (node.priors or 1.0)
     guarded = bool(blocked or situation.full or situation.kept is not None)
-    best, best_score = None, -math.inf
+    held = node.choice
+    if held is not None and not guarded and held.scale == scale:
+        edge, tried = held.edge, held.edge.visits + held.edge.pending
+        score = ((edge.node.value or 0.0) - lowest) * per_spread + by_prior * edge.prior / (
+            1 + tried
+        )
+        score += explore / math.sqrt(tried or 1)
+        if score > held.others + max(0.0, explore - held.explore):
+            return edge
+    best, best_score, second = None, -math.inf, -math.inf
     for edge in node.edges:
         child, value = edge.node, edge.node.value
         if not child.live or edge.alias or value is None:
@@ -112,7 +126,12 @@ def _best_edge(
         score = (value - lowest) * per_spread + by_prior * edge.prior / (1 + tried)
         score += explore / math.sqrt(tried) if tried else explore
         if score > best_score:
-            best, best_score = edge, score
+            best, best_score, second = edge, score, best_score
+        elif score > second:
+            second = score
+    node.choice = None
+    if best is not None and not guarded:
+        node.choice = Choice(best, second, explore, scale)
     return best
 
 

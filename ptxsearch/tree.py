@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import Literal, NamedTuple, overload
 
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Edit, Idea, Kernel
@@ -37,6 +37,19 @@ class Edge:
         return self.node.id
 
 
+class Choice(NamedTuple):
+    """The edge a node's last scan chose, and what bounds the score of its others since.
+
+    `others` is the second score then, `explore` the exploration factor and `scale` the scale of
+    values it was computed with.
+    """
+
+    edge: Edge
+    others: float
+    explore: float
+    scale: tuple[float, float]
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A kernel template with its best known values and the verdict on them.
@@ -46,7 +59,8 @@ class Node:
     the root child it descends from (0 at the root). A closed node gets no more children; it is
     exhausted where nothing below it is open or in flight either, and live while it passed and is
     not exhausted. `passed`, `in_flight` and `lost` count its children, `losses` the latest ones in
-    a row that failed or repeated; `priors` sums those of its edges.
+    a row that failed or repeated; `priors` sums those of its edges. `choice` is what selection
+    remembers; whatever changes a child drops it.
     """
 
     id: int
@@ -64,6 +78,7 @@ class Node:
     live: bool = False
     visits: int = 0
     priors: float = 0.0
+    choice: Choice | None = None
     passed: int = 0
     in_flight: int = 0
     lost: int = 0
@@ -120,6 +135,7 @@ class Tree:
         edge = Edge(parent.id, child, prior)
         parent.edges.append(edge)
         parent.priors += prior
+        parent.choice = None
         parent.in_flight += 1
         child.parents.append(edge)
         self.nodes.append(child)
@@ -150,6 +166,8 @@ class Tree:
                 self._count(self.nodes[edge.parent], state)
         node.state = state
         node.live = state == "ok" and not node.exhausted
+        for edge in node.parents:
+            self.nodes[edge.parent].choice = None
         node.evaluation = evaluation if evaluation is not None else node.evaluation
         node.kernel = kernel if kernel is not None else node.kernel
         self._rank(node, reward if state == "ok" else None)
@@ -170,6 +188,7 @@ class Tree:
         self.settle(child, "repeated")
         edge.alias = twin is parent or self._is_ancestor(twin, parent)
         edge.node = twin
+        parent.choice = None
         if not edge.alias:
             twin.parents.append(edge)
         self._backup(parent)
@@ -202,6 +221,8 @@ class Tree:
             if over != current.exhausted:
                 current.exhausted = over
                 current.live = current.state == "ok" and not over
+                for edge in current.parents:
+                    self.nodes[edge.parent].choice = None
                 pending.extend(self.nodes[edge.parent] for edge in current.parents)
 
     def _is_ancestor(self, candidate: Node, node: Node) -> bool:
@@ -225,6 +246,7 @@ class Tree:
                 continue
             for edge in current.parents:
                 parent = self.nodes[edge.parent]
+                parent.choice = None
                 # A rise needs no look at the siblings; a fall of the best does.
                 if edge.alias or (before is None and _below(current.value, parent.value)):
                     continue

@@ -181,3 +181,25 @@ def test_path_leads_from_the_root() -> None:
     found = select(tree, Policy(), Situation(), RNG)
     assert found is not None
     assert [(edge.parent, edge.child) for edge in found.path] == [(0, a.id), (a.id, b.id)]
+
+
+def test_remembered_choice_is_the_scanned_one() -> None:
+    """What selection remembers between decisions never changes what it chooses."""
+    rng = np.random.default_rng(3)
+    tree = started()
+    for _ in range(400):
+        found = select(tree, Policy(), Situation(hidden=int(rng.integers(3))), RNG)
+        assert found is not None
+        for node in tree.nodes:
+            node.choice = None
+        scanned = select(tree, Policy(), Situation(hidden=0), RNG)
+        again = select(tree, Policy(), Situation(hidden=0), RNG)
+        assert scanned is not None
+        assert again is not None
+        assert scanned.node is again.node
+        tree.visit(found.path, settled=False)
+        tree.visit(found.path, settled=True)
+        reward = (found.node.reward or 0.0) + float(rng.normal(-0.1, 0.2))
+        grow(tree, found.node, reward if rng.random() < 0.7 else None)
+        if rng.random() < 0.05:
+            tree.close(tree.nodes[int(rng.integers(len(tree.nodes)))])
