@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ptxsearch.ptx import limits
+from ptxsearch.ptx.annotation import pragma, skip_file, skip_section, source_place
 from ptxsearch.ptx.constant import integer
 from ptxsearch.ptx.declaration import formals, index_bytes, registers, variables
 from ptxsearch.ptx.operand import Operands
@@ -127,7 +128,7 @@ class Body:
         if word == "reg":
             registers(tokens, self.scopes)
         elif word == "loc":
-            self._loc()
+            self.source = source_place(tokens, self.files)
         elif word in ("param", "shared", "local", "const", "global"):
             self._variables(word, "")
         elif word in ("extern", "weak", "visible", "common") and tokens.next[1:] in (
@@ -159,30 +160,6 @@ class Body:
         for variable in declared:
             self.scopes.element_bytes[variable.name] = index_bytes(variable)
         self.variables += declared
-
-    def _loc(self) -> None:
-        tokens = self.tokens
-        file = integer(tokens, "a file number")
-        line = integer(tokens, "a line number")
-        if tokens.next not in (".", ",") and tokens.next[:1].isdigit():
-            integer(tokens, "a column")
-        while tokens.accept(","):
-            self._loc_part()
-        self.source = Source(self.files.get(file, ""), line)
-
-    def _loc_part(self) -> None:
-        """`function_name label[+offset]` or `inlined_at file line column`."""
-        tokens = self.tokens
-        word = tokens.take()
-        if word == "function_name":
-            tokens.identifier("a label")
-            if tokens.accept("+"):
-                integer(tokens, "an offset")
-        elif word == "inlined_at":
-            for what in ("a file number", "a line number", "a column"):
-                integer(tokens, what)
-        else:
-            tokens.fail(f"expected function_name or inlined_at in .loc, got {word[:40]!r}")
 
     def _guarded(self) -> None:
         tokens = self.tokens
@@ -279,43 +256,6 @@ class Body:
         least, most = OPERAND_COUNTS[text.split(".")[0]]
         wanted = str(least) if least == most else f"{least} to {most}"
         self.tokens.fail(f"'{text[:60]}' takes {wanted} operands, got {got}", start)
-
-
-def pragma(tokens: Tokens) -> str:
-    """The strings of a `.pragma` up to its semicolon, joined by commas."""
-    words = []
-    while True:
-        text = tokens.take()
-        if text[:1] != '"':
-            tokens.fail("a .pragma is followed by a string in double quotes", tokens.at - 1)
-        words.append(text[1:-1])
-        if not tokens.accept(","):
-            break
-    tokens.expect(";", ".pragma")
-    return ",".join(words)
-
-
-def skip_section(tokens: Tokens) -> None:
-    """Pass over `.section name { ... }`: debug data say nothing about the code."""
-    start = tokens.at
-    tokens.take()
-    tokens.expect("{", "the name of a section")
-    depth = 1
-    while depth:
-        text = tokens.take()
-        if not text:
-            tokens.fail("a section is never closed; add the missing '}'", start)
-        depth += {"{": 1, "}": -1}.get(text, 0)
-
-
-def skip_file(tokens: Tokens) -> None:
-    """Pass over what follows `.file`."""
-    integer(tokens, "a file number")
-    if tokens.next[:1] != '"':
-        tokens.fail(f"a .file has a name in double quotes, got {tokens.shown()}")
-    tokens.at += 1
-    while tokens.accept(","):
-        integer(tokens, "a time or size of a file")
 
 
 def _renamed(operand: Operand, old: str, new: str) -> Operand:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ptxsearch.ptx.body import Body, pragma
+from ptxsearch.ptx.annotation import pragma
+from ptxsearch.ptx.body import Body
 from ptxsearch.ptx.constant import integer
 from ptxsearch.ptx.declaration import attribute, formals
 from ptxsearch.ptx.scope import Scopes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from ptxsearch.ptx import limits
-from ptxsearch.ptx.body import Body, pragma, skip_file, skip_section
+from ptxsearch.ptx.annotation import files_named, pragma, skip_file, skip_section
+from ptxsearch.ptx.body import Body
 from ptxsearch.ptx.constant import integer
 from ptxsearch.ptx.declaration import index_bytes, variables
 from ptxsearch.ptx.function import Header
@@ -46,7 +47,7 @@ class _Parser:
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
-        self.files = _files(tokens)
+        self.files = files_named(tokens)
         self.names: dict[str, int] = {}
         self.scopes = Scopes(tokens, self.names)
         self.functions: dict[str, Function] = {}
@@ -210,13 +211,3 @@ class _Parser:
             )
         if self.initialised > limits.INITIALISED_BYTES:
             self.tokens.fail(f"initialised data exceed {limits.INITIALISED_BYTES} bytes")
-
-
-def _files(tokens: Tokens) -> dict[int, str]:
-    """The names `.file` gives to numbers, wherever in the text it does."""
-    files: dict[int, str] = {}
-    if ".file" in tokens.text:
-        for at, text in enumerate(tokens.texts):
-            if text == ".file" and tokens.texts[at + 1].isdecimal():
-                files[int(tokens.texts[at + 1][:9])] = tokens.texts[at + 2].strip('"')
-    return files
