@@ -163,6 +163,13 @@ def test_traffic_is_measured_against_what_the_task_needs() -> None:
     assert "global accesses move" not in fired(once)
 
 
+@pytest.mark.parametrize(("atomics", "named"), [(500.0, False), (50_000.0, True)])
+def test_atomics_matter_where_they_are_many(atomics: float, named: bool) -> None:
+    """One atomic a block is nothing to mend; one in twenty instructions is."""
+    found = Counters(ptx_warp_instructions=1e6, global_atomic_requests=atomics)
+    assert ("atomic requests" in fired(feedback(measured(found)))) is named
+
+
 @pytest.mark.parametrize("name", list(CORPUS))
 def test_there_are_at_most_fifteen_lines_and_numbers_with_every_advice(name: str) -> None:
     """No advice without a number before it."""

@@ -230,7 +230,7 @@ RULES: tuple[Rule, ...] = (
     Rule("bank_conflicts", _conflicts, lambda v, f: v >= 1.1, lambda v: 0.9 * (1 - 1 / v),
          "shared accesses take {:.2f}x the ideal wavefronts (bank conflicts)",
          "pad the rows or swizzle the columns"),
-    Rule("atomics", _atomics, lambda v, f: v > max(64.0, 0.01 * f.outputs), lambda v: 0.5,
+    Rule("atomics", _atomics, lambda v, f: v > 0.005 * (f.warp_instructions or v), lambda v: 0.5,
          "{:,.0f} atomic requests go to global memory",
          "combine in registers, the warp, then shared memory before one atomic a block"),
     Rule("few_blocks", _blocks, lambda v, f: v < 2, lambda v: 1 - min(1.0, v) / 2,
