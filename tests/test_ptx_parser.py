@@ -286,6 +286,13 @@ def test_prototype_is_replaced_by_the_definition() -> None:
     assert functions["divmod"].params[0].space == "reg"
 
 
+def test_vector_registers_as_parameters() -> None:
+    """A `.func` that returns a vector register declares it with its width."""
+    function = module((DATA / "constructs.ptx").read_text()).functions["pack"]
+    assert dict(function.registers) == {"both": "v2.b16", "low": "b16"}
+    assert (function.returns[0].vector, function.returns[0].space) == (2, "reg")
+
+
 def test_bytes_and_a_trailing_nul_are_accepted() -> None:
     """The bytes a compiler hands over, with their closing NUL, are the same module."""
     text = source("saxpy")

@@ -25,6 +25,11 @@ class Kind:
     attributes: tuple[str, ...] = ()
 
     @property
+    def register(self) -> str:
+        """The type of a register declared so: `u32`, or `v4.f32` for a vector."""
+        return self.type if self.vector == 1 else f"v{self.vector}.{self.type}"
+
+    @property
     def bytes(self) -> int:
         """Size of one element with its vector width."""
         return TYPE_BYTES[self.type] * self.vector
@@ -96,7 +101,6 @@ def attribute(tokens: Tokens) -> tuple[str, ...]:
 def registers(tokens: Tokens, scopes: Scopes) -> None:
     """Declare what `.reg` lists up to its semicolon."""
     sort = kind(tokens)
-    text = sort.type if sort.vector == 1 else f"v{sort.vector}.{sort.type}"
     while True:
         start = tokens.at
         name = tokens.identifier("a register")
@@ -109,9 +113,9 @@ def registers(tokens: Tokens, scopes: Scopes) -> None:
                     start,
                 )
             tokens.expect(">", "a number of registers")
-            scopes.register_range(name, count, text)
+            scopes.register_range(name, count, sort.register)
         else:
-            scopes.register(name, text)
+            scopes.register(name, sort.register)
         if not tokens.accept(","):
             break
     tokens.expect(";", "a register declaration")
@@ -153,7 +157,7 @@ def _parameter(tokens: Tokens, scopes: Scopes, *, named: bool) -> Variable:
     def declare(name: str) -> str:
         if not named:
             return name
-        return scopes.register(name, sort.type) if word == ".reg" else scopes.variable(name)
+        return scopes.register(name, sort.register) if word == ".reg" else scopes.variable(name)
 
     return _declarator(tokens, scopes, sort=sort, space=word[1:], declare=declare)
 
