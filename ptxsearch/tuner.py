@@ -22,7 +22,6 @@ from ptxsearch.surrogate import Array, Process, Sample, Shape, fit, thinned
 
 _DESIGN = 10
 _REFITS = (10, 14, 20, 28, 40, 56, 80, 110, 150, 200, 260, 330, 420, 540, 700, 900, 1200, 1600)
-_REDRAWS = 8
 _FOLLOWED = 3072
 _NEAR_BEST = 5
 _NOISE = 1e-3
@@ -199,7 +198,7 @@ class Tuner:
         epoch = _epoch(told)
         if self._encoding.count is not None:
             return epoch
-        step = max(1, epoch // _REDRAWS)
+        step = max(4, epoch // 8)
         redrawn = epoch + (told - epoch) // step * step
         best = min(range(told), key=lambda i: self.history[i].seconds or math.inf)
         return max(redrawn, best + 1)

@@ -90,8 +90,15 @@ def test_same_seed_same_questions() -> None:
     assert play(Tuner(SMALL, seed=6), seconds_of, 30) != first
 
 
-@pytest.mark.parametrize(("space", "judge"), [(SMALL, seconds_of), (HUGE, huge_seconds)])
-@pytest.mark.parametrize("cut", [3, 17, 32])
+@pytest.mark.parametrize(
+    ("space", "judge", "cut"),
+    [
+        (SMALL, seconds_of, 3),
+        (SMALL, seconds_of, 17),
+        (SMALL, seconds_of, 32),
+        (HUGE, huge_seconds, 19),
+    ],
+)
 def test_a_tuner_rebuilt_from_its_history_goes_on(
     space: Space, judge: Callable[[Values], float | None], cut: int
 ) -> None:
@@ -100,9 +107,9 @@ def test_a_tuner_rebuilt_from_its_history_goes_on(
     play(whole, judge, cut)
     rebuilt = Tuner(space, seed=2, history=whole.history)
     copy = pickle.loads(pickle.dumps(whole))
-    expected = play(whole, judge, 12)
-    assert play(rebuilt, judge, 12) == expected
-    assert play(copy, judge, 12) == expected
+    expected = play(whole, judge, 6)
+    assert play(rebuilt, judge, 6) == expected
+    assert play(copy, judge, 6) == expected
 
 
 @pytest.mark.parametrize("told", [0, 15])
@@ -150,11 +157,11 @@ def test_failures_do_not_stop_it() -> None:
 
 
 def test_large_space_is_searched_without_enumeration() -> None:
-    """Of 3 million configurations the best, or one step from it, comes within 100 evaluations."""
+    """Of 3 million configurations the best, or one step from it, comes within 60 evaluations."""
     assert HUGE.size == 8**7 * 2
-    tuner = Tuner(HUGE, budget=100, seed=0)
-    asked = play(tuner, huge_seconds, 100)
-    assert len({key(values) for values in asked}) == 100
+    tuner = Tuner(HUGE, budget=60, seed=0)
+    asked = play(tuner, huge_seconds, 60)
+    assert len({key(values) for values in asked}) == 60
     best = tuner.best
     assert best is not None
     assert best.seconds is not None
