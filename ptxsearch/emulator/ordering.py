@@ -7,16 +7,15 @@ an event with a higher number that covered it:
 * a barrier of the whole block (a number for each block),
 * a barrier of some warps (a matrix of warps by warps for each block),
 * a warp synchronisation (a matrix of lanes by lanes for each warp),
-* a chain of a fence, atomics on one word and a read of it (a `Clock` for the few threads that
-  take part in one).
+* a chain of a fence, atomics on one word and a read of it (ledgers of words, seen by the few
+  threads that take part in one).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
+from ptxsearch.emulator.clock import Clock, Ledger, Views, knows, merged
 from ptxsearch.emulator.operation import Array
 
 TID_MASK = (1 << 30) - 1
@@ -28,29 +27,6 @@ MULTI = 1 << 62
 SEVERAL_BLOCKS = 1 << 61
 BLOCK_SCOPE = 1 << 60
 SEQUENCE_MASK = (1 << 28) - 1
-
-
-@dataclass
-class Clock:
-    """What a thread knows of others: event numbers of whole blocks and of single threads."""
-
-    blocks: dict[int, int] = field(default_factory=dict)
-    threads: dict[int, int] = field(default_factory=dict)
-
-    def copy(self) -> Clock:
-        """An independent clock with the same knowledge."""
-        return Clock(dict(self.blocks), dict(self.threads))
-
-    def join(self, other: Clock) -> None:
-        """Learn everything that `other` knows."""
-        for mine, theirs in ((self.blocks, other.blocks), (self.threads, other.threads)):
-            for key, value in theirs.items():
-                if mine.get(key, -1) < value:
-                    mine[key] = value
-
-    def knows(self, block: int, thread: int, sequence: int) -> bool:
-        """Whether an access by `thread` of `block` stamped `sequence` lies in the past."""
-        return self.blocks.get(block, -1) > sequence or self.threads.get(thread, -1) > sequence
 
 
 class Sequence:
@@ -82,14 +58,14 @@ class Ordering:
         self.warp_seen: Array | None = None
         self.lane_seen: Array | None = None
         self.warps_seen: Array | None = None
-        self.block_clock: dict[int, Clock] = {}
-        self.thread_clock: dict[int, Clock] = {}
+        self.block_views: dict[int, Views] = {}
+        self.thread_views: dict[int, Views] = {}
         self.published: dict[int, Clock] = {}
 
     @property
     def simple(self) -> bool:
         """Whether nothing but barriers of whole blocks has ordered anything so far."""
-        clocks = self.block_clock or self.thread_clock
+        clocks = self.block_views or self.thread_views
         return not clocks and self.warp_seen is None and self.warps_seen is None
 
     def barrier(self, rows: Array | None) -> None:
@@ -101,18 +77,16 @@ class Ordering:
         else:
             self.block_seen[rows] = now
             self.oldest = int(self.block_seen.min())
-        if self.thread_clock:
+        if self.thread_views:
             self._join_clocks(rows)
 
     def _join_clocks(self, rows: Array | None) -> None:
         wanted = None if rows is None else set(rows.tolist())
-        for lane in list(self.thread_clock):
+        for lane in list(self.thread_views):
             row = lane // self.width
             if wanted is None or row in wanted:
-                clock = self.block_clock.get(row)
-                joined = clock.copy() if clock else Clock()
-                joined.join(self.thread_clock.pop(lane))
-                self.block_clock[row] = joined
+                mine = self.thread_views.pop(lane)
+                self.block_views[row] = merged(self.block_views.get(row, {}), mine)
 
     def partial_barrier(self, row: int, arrived: list[int], waiting: list[int]) -> None:
         """Order what the warps `arrived` did before the present of the warps `waiting`."""
@@ -125,20 +99,19 @@ class Ordering:
         joined[arrived] = now
         for warp in waiting:
             seen[warp] = np.maximum(seen[warp], joined)
-        if self.thread_clock:
+        if self.thread_views:
             self._share(self._lanes(row, arrived), self._lanes(row, waiting))
 
     def _lanes(self, row: int, warps: list[int]) -> list[int]:
         return [row * self.width + warp * 32 + lane for warp in warps for lane in range(32)]
 
     def _share(self, givers: list[int], takers: list[int]) -> None:
-        clocks = [self.thread_clock[lane] for lane in givers if lane in self.thread_clock]
-        if clocks:
+        given: Views = {}
+        for lane in givers:
+            given = merged(given, self.thread_views.get(lane, {}))
+        if given:
             for lane in takers:
-                mine = self._own(lane)
-                for clock in clocks:
-                    mine.join(clock)
-                self.thread_clock[lane] = mine
+                self.thread_views[lane] = merged(self._own(lane), given)
 
     def warp_sync(self, warps: Array, masks: Array) -> None:
         """Order the lanes of `masks` (bool, one row of 32 for each warp) among themselves."""
@@ -157,17 +130,14 @@ class Ordering:
             joined = np.where(masks, now, joined)
             update = np.where(masks[:, :, None], np.maximum(seen, joined[:, None, :]), seen)
             self.lane_seen[warps] = update
-        if self.thread_clock:
+        if self.thread_views:
             for warp, mask in zip(warps.tolist(), masks, strict=True):
                 lanes = [warp * 32 + int(lane) for lane in np.flatnonzero(mask)]
                 self._share(lanes, lanes)
 
-    def _own(self, lane: int) -> Clock:
-        """A copy of what the thread learned through fences and atomics."""
-        clock = self.thread_clock.get(lane)
-        if clock is None:
-            clock = self.block_clock.get(lane // self.width)
-        return clock.copy() if clock else Clock()
+    def _own(self, lane: int) -> Views:
+        """What the thread learned through fences and atomics."""
+        return self.thread_views.get(lane) or self.block_views.get(lane // self.width) or {}
 
     def publish(self, lane: int) -> None:
         """Note that a fence made everything the thread knows visible to others."""
@@ -175,38 +145,32 @@ class Ordering:
 
     def knowledge(self, lane: int) -> Clock:
         """Everything ordered before the thread's present, its own accesses included."""
-        clock = self._own(lane)
         row = lane // self.width
         block = self.first // self.width + row
-        clock.blocks[block] = max(clock.blocks.get(block, -1), int(self.block_seen[row]))
+        threads: dict[int, int] = {}
         first = self.first + row * self.width
         warp = (lane % self.width) // 32
         if self.warps_seen is not None:
             for other, seen in enumerate(self.warps_seen[row, warp].tolist()):
                 if seen:
                     for peer in range(32):
-                        self._note(clock, first + other * 32 + peer, seen)
+                        _note(threads, first + other * 32 + peer, seen)
         base = lane // 32 * 32
         if self.warp_seen is not None and self.warp_seen[lane // 32]:
             for peer in range(32):
-                self._note(clock, self.first + base + peer, int(self.warp_seen[lane // 32]))
+                _note(threads, self.first + base + peer, int(self.warp_seen[lane // 32]))
         if self.lane_seen is not None:
             for peer, seen in enumerate(self.lane_seen[lane // 32, lane % 32].tolist()):
                 if seen:
-                    self._note(clock, self.first + base + peer, seen)
-        self._note(clock, self.first + lane, self.sequence.next())
-        return clock
+                    _note(threads, self.first + base + peer, seen)
+        _note(threads, self.first + lane, self.sequence.next())
+        return Clock({block: int(self.block_seen[row])}, threads, self._own(lane))
 
-    @staticmethod
-    def _note(clock: Clock, thread: int, seen: int) -> None:
-        if clock.threads.get(thread, -1) < seen:
-            clock.threads[thread] = seen
-
-    def learn(self, lane: int, clock: Clock) -> None:
-        """Note that the thread synchronised with what `clock` holds."""
+    def learn(self, lane: int, ledger: Ledger, version: int) -> None:
+        """Note that the thread synchronised with a word whose ledger was at a version."""
         mine = self._own(lane)
-        mine.join(clock)
-        self.thread_clock[lane] = mine
+        if mine.get(ledger, 0) < version:
+            self.thread_views[lane] = {**mine, ledger: version}
 
     def ordered(self, stamps: Array, lanes: Array) -> Array:
         """Whether each stamped access (not by the lane itself) lies in the past of each lane."""
@@ -224,14 +188,34 @@ class Ordering:
             past |= same & (sequence < self.warp_seen[lanes // 32])
             if self.lane_seen is not None:
                 past |= same & (sequence < self.lane_seen[lanes // 32, lanes % 32, local % 32])
-        if self.block_clock or self.thread_clock:
+        if self.block_views or self.thread_views:
             self._by_clock(past, thread + self.first, sequence, lanes)
         return past
 
     def _by_clock(self, past: Array, thread: Array, sequence: Array, lanes: Array) -> None:
+        """Settle by ledgers what barriers left open: whole blocks first, then single threads."""
+        if not self.thread_views:
+            self._by_block(past, thread, sequence, lanes)
         for at in np.flatnonzero(~past).tolist():
-            lane = int(lanes[at])
-            clock = self.thread_clock.get(lane) or self.block_clock.get(lane // self.width)
-            if clock is not None:
+            views = self._own(int(lanes[at]))
+            if views:
                 number = int(thread[at])
-                past[at] = clock.knows(number // self.width, number, int(sequence[at]))
+                past[at] = knows(views, number // self.width, number, int(sequence[at]))
+
+    def _by_block(self, past: Array, thread: Array, sequence: Array, lanes: Array) -> None:
+        """One question for all accesses of a block that a block asks about."""
+        open_ = np.flatnonzero(~past)
+        pairs = np.stack((lanes[open_] // self.width, thread[open_] // self.width))
+        kinds, which = np.unique(pairs, axis=1, return_inverse=True)
+        newest = np.zeros(kinds.shape[1], np.int64)
+        np.maximum.at(newest, which.reshape(-1), sequence[open_])
+        known = [
+            knows(self.block_views.get(row, {}), block, -1, upto)
+            for row, block, upto in zip(*kinds.tolist(), newest.tolist(), strict=True)
+        ]
+        past[open_] = np.array(known, np.bool_)[which.reshape(-1)]
+
+
+def _note(threads: dict[int, int], thread: int, seen: int) -> None:
+    if threads.get(thread, -1) < seen:
+        threads[thread] = seen

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ptxsearch.emulator.address import Target
+from ptxsearch.emulator.clock import Clock, Ledger
 from ptxsearch.emulator.frame import Frame
 from ptxsearch.emulator.lanes import Active
-from ptxsearch.emulator.ordering import Clock
 
 if TYPE_CHECKING:
     from ptxsearch.emulator.machine import Chunk
@@ -25,13 +25,13 @@ Word = tuple[int, int]
 
 
 class Synchron:
-    """The clocks that words hold. `used` is False until a thread has published anything."""
+    """The ledgers of words. `used` is False until a thread has published anything."""
 
     def __init__(self) -> None:
         self.used = False
-        self._words: dict[Word, Clock] = {}
-        self._block_words: dict[tuple[int, Word], Clock] = {}
-        self._seen: dict[int, list[Clock]] = {}
+        self._words: dict[Word, Ledger] = {}
+        self._block_words: dict[tuple[int, Word], Ledger] = {}
+        self._seen: dict[int, dict[Ledger, int]] = {}
         self._within: dict[int, Clock] = {}
 
     def fence(self, chunk: Chunk, active: Active | None, *, block_only: bool) -> None:
@@ -39,8 +39,8 @@ class Synchron:
         order = chunk.order
         self.used = True
         for lane in _live(chunk, active):
-            for clock in self._seen.pop(chunk.first + lane, ()):
-                order.learn(lane, clock)
+            for ledger, version in self._seen.pop(chunk.first + lane, {}).items():
+                order.learn(lane, ledger, version)
             if block_only:
                 self._within[chunk.first + lane] = order.knowledge(lane)
             else:
@@ -52,16 +52,16 @@ class Synchron:
         if not self._words and not self._block_words:
             return
         for lane, word in _words(frame, target, active):
-            for clock in self._held(chunk, lane, word):
+            for ledger in self._held(chunk, lane, word):
                 if acquire:
-                    chunk.order.learn(lane, clock)
+                    chunk.order.learn(lane, ledger, ledger.version)
                 else:
-                    self._seen.setdefault(chunk.first + lane, []).append(clock)
+                    self._seen.setdefault(chunk.first + lane, {})[ledger] = ledger.version
 
-    def _held(self, chunk: Chunk, lane: int, word: Word) -> list[Clock]:
+    def _held(self, chunk: Chunk, lane: int, word: Word) -> list[Ledger]:
         block = chunk.first // chunk.width + lane // chunk.width
-        clocks = (self._words.get(word), self._block_words.get((block, word)))
-        return [clock for clock in clocks if clock is not None]
+        ledgers = (self._words.get(word), self._block_words.get((block, word)))
+        return [ledger for ledger in ledgers if ledger is not None]
 
     def write(self, frame: Frame, target: Target, active: Active | None, *, release: bool) -> None:
         """A strong write: the word holds what its thread published, or all it knows."""
@@ -87,23 +87,17 @@ class Synchron:
         self.used = True
         chunk = frame.chunk
         for lane, word in _words(frame, target, active):
-            for clock in self._held(chunk, lane, word):
-                chunk.order.learn(lane, clock)
+            for ledger in self._held(chunk, lane, word):
+                chunk.order.learn(lane, ledger, ledger.version)
             self._leave(chunk, lane, word, release=release, keep=True)
 
 
-def _put(table: dict[Key, Clock], key: Key, clock: Clock | None, *, keep: bool) -> None:
-    """Leave a clock at a word, joined with the one there if that is kept."""
-    old = table.get(key)
-    if clock is None:
-        if not keep:
-            table.pop(key, None)
-    elif keep and old is not None:
-        joined = old.copy()
-        joined.join(clock)
-        table[key] = joined
-    else:
-        table[key] = clock
+def _put(table: dict[Key, Ledger], key: Key, clock: Clock | None, *, keep: bool) -> None:
+    """Leave a clock at a word, added to what is there if that is kept."""
+    if not keep:
+        table.pop(key, None)
+    if clock is not None:
+        table.setdefault(key, Ledger()).add(clock)
 
 
 def _live(chunk: Chunk, active: Active | None) -> list[int]:
