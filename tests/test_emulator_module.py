@@ -71,7 +71,8 @@ COPY = (
 
 def copy(source: Any, target: Any, n: int, **launch: Any) -> Report:
     """One launch of `copy`."""
-    launch = {"grid": -(-n // 64), "block": 64, "args": [source, target, i32(n)]} | launch
+    args = [source, target, i32(n)]
+    launch = {"grid": -(-n // 64), "block": 64, "args": args, **launch}
     return emulate(COPY, entry="copy", **launch)
 
 
@@ -146,7 +147,8 @@ def test_undefined_contents() -> None:
 def test_reads_and_stores_are_reported() -> None:
     """The report tells which bytes of each buffer were read and how many were stored."""
     source, target = np.arange(100, dtype=i32), np.zeros(100, i32)
-    launch = {"grid": 1, "block": 64, "args": {"x": source, "y": target, "n": i32(40)}}
+    args = {"x": source, "y": target, "n": i32(40)}
+    launch: dict[str, Any] = {"grid": 1, "block": 64, "args": args}
     report = emulate(COPY, entry="copy", **launch)
     assert report.reads["x"].reshape(100, 4).all(axis=1).tolist() == [True] * 40 + [False] * 60
     assert not report.reads["y"].any()
@@ -191,8 +193,9 @@ def test_no_checks_give_the_same_result() -> None:
 )
 def test_impossible_launches(change: dict[str, Any], words: str) -> None:
     """A launch that cannot be made is invalid, with the reason."""
-    launch = {"grid": 1, "block": 32, "args": [np.zeros(4, i32), np.zeros(4, i32), i32(4)]}
-    report = emulate(COPY, entry="copy", **{**launch, **change})
+    args = [np.zeros(4, i32), np.zeros(4, i32), i32(4)]
+    launch: dict[str, Any] = {"grid": 1, "block": 32, "args": args, **change}
+    report = emulate(COPY, entry="copy", **launch)
     assert report.status == "invalid"
     assert words in report.message
 
@@ -215,3 +218,12 @@ def test_step_limit() -> None:
     assert report.status == "timeout"
     assert report.faults[0].kind == "infinite_loop"
     assert "5000" in report.faults[0].message
+
+
+def test_read_only_buffers() -> None:
+    """An array that numpy holds read-only can be read; a store into it is a fault."""
+    fixed = np.arange(64, dtype=i32)
+    fixed.flags.writeable = False
+    assert copy(fixed, np.zeros(64, i32), 64).ok
+    report = copy(np.zeros(64, i32), fixed, 64)
+    assert [fault.kind for fault in report.faults] == ["out_of_bounds_write"]

@@ -98,7 +98,7 @@ def test_faults(name: str) -> None:
 
 
 def _first_matches(fault: Any, first: dict[str, Any]) -> bool:
-    return (
+    return bool(
         tuple(first.get("block", fault.block)) == fault.block
         and tuple(first.get("thread", fault.thread)) == fault.thread
         and first.get("byte_offset", fault.offset) == fault.offset

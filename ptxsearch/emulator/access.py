@@ -12,12 +12,13 @@ from ptxsearch.emulator.address import Piece, Target
 from ptxsearch.emulator.code import Masked, Registers, Step
 from ptxsearch.emulator.definedness import ORIGIN
 from ptxsearch.emulator.frame import Frame
-from ptxsearch.emulator.halt import TaintStarted, counted
+from ptxsearch.emulator.halt import TaintStarted, Unable, counted
 from ptxsearch.emulator.lanes import Active, assigned, chosen
 from ptxsearch.emulator.memory import UNSIGNED
 from ptxsearch.emulator.operation import SIGNED, WIDTHS, Array
 from ptxsearch.emulator.ordering import BLOCK_SCOPE
 from ptxsearch.emulator.ordering import STRONG as STRONG_STAMP
+from ptxsearch.emulator.report import Unsupported
 from ptxsearch.emulator.shadow import Values
 from ptxsearch.emulator.taint import clear, mark
 from ptxsearch.ptx.syntax import Instruction, Register
@@ -34,6 +35,12 @@ SPACES = {
     "param": "param",
     "param::entry": "param",
     "param::func": "param",
+}
+FOREIGN = {
+    "shared::cluster": "clusters",
+    "async": "asynchronous stores",
+    "b128": "values of 128 bits",
+    "mmio": "memory-mapped input and output",
 }
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio", "acq_rel"})
 CHECKED = frozenset({"global", "shared"})
@@ -67,6 +74,9 @@ class Shape:
 def shape_of(instruction: Instruction) -> Shape:
     """The shape of a load, a store or an atomic."""
     modifiers = instruction.modifiers
+    for modifier, reason in FOREIGN.items():
+        if modifier in modifiers:
+            raise Unable(Unsupported(instruction.mnemonic, instruction.line, reason))
     space = next((SPACES[m] for m in modifiers if m in SPACES), "")
     types = [m for m in modifiers if m in WIDTHS]
     order = next((m for m in modifiers if m in STRONG), "")
@@ -290,7 +300,7 @@ def put(frame: Frame, piece: Piece, target: Target, values: Array, shape: Shape)
     """Store the values of a piece's lanes with all checks."""
     chunk, allocation = frame.chunk, piece.allocation
     launch = chunk.launch
-    if allocation.space in ("const", "param"):
+    if not allocation.writable:
         launch.read_only(frame, target, piece)
     view = allocation.view(shape.element, shape.vector)
     if launch.checks:

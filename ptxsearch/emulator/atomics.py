@@ -94,7 +94,7 @@ def _apply(
     """Update memory for the lanes of a piece, in lane order; what was there before each."""
     chunk, allocation = frame.chunk, piece.allocation
     launch, shape = chunk.launch, operation.shape
-    if allocation.space in ("const", "param"):
+    if not allocation.writable:
         launch.read_only(frame, target, piece)
     flags = STRONG | BLOCK_SCOPE if shape.block_scope else STRONG
     if launch.checks:

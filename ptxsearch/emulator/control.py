@@ -288,9 +288,7 @@ def build_call(t: Translator, instruction: Instruction) -> Step:
     if not isinstance(callee, Register):
         raise Refused(f"line {instruction.line}: a call needs a function or a register")
     slot = t.register(callee)
-    for operand in (*returns, *arguments):
-        if isinstance(operand, Register):
-            t.register(operand)
+    used, given = _registers(t, arguments), _registers(t, returns)
 
     def control(chunk: Chunk, group: Group) -> bool:
         if group.frame.taint:
@@ -308,8 +306,12 @@ def build_call(t: Translator, instruction: Instruction) -> Step:
             enter(chunk, once, t, function, returns, arguments)
         return False
 
-    step = control_step(instruction, control, critical=(slot,))
+    step = control_step(instruction, control, critical=(slot,), sources=used, targets=given)
     return step
+
+
+def _registers(t: Translator, operands: Sequence[Operand]) -> tuple[int, ...]:
+    return tuple(t.register(operand) for operand in operands if isinstance(operand, Register))
 
 
 def _build_direct(
@@ -322,15 +324,13 @@ def _build_direct(
     function = t.program.module.functions.get(name)
     if function is None or function.declared:
         raise Unable(Unsupported(f"call {name}", instruction.line, "the function has no body"))
-    for operand in (*returns, *arguments):
-        if isinstance(operand, Register):
-            t.register(operand)
+    used, given = _registers(t, arguments), _registers(t, returns)
 
     def control(chunk: Chunk, group: Group) -> bool:
         enter(chunk, group, t, function, returns, arguments)
         return False
 
-    return control_step(instruction, control)
+    return control_step(instruction, control, sources=used, targets=given)
 
 
 def enter(

@@ -44,6 +44,7 @@ class Findings:
     def __init__(self) -> None:
         self.faults: dict[tuple[str, int, str], Fault] = {}
         self.origins: list[Origin] = []
+        self._load_origins: dict[tuple[int, int, str], int] = {}
         self.occurrences = 0
         self.steps = 0
 
@@ -157,6 +158,7 @@ class Findings:
     ) -> NoReturn:
         """Report an access outside every object."""
         name, start = near
+        address &= (1 << 64) - 1
         kind = "out_of_bounds_write" if target.write else "out_of_bounds_read"
         space = space or target.space or "global"
         verb = "writes" if target.write else "reads"
@@ -269,7 +271,9 @@ class Findings:
             used = ""
             if origin.instruction is not instruction:
                 used = f"; used at line {instruction.line}"
-            offset = int(origin.offsets[lane]) if origin.offsets is not None else None
+            offset = None
+            if origin.address is not None:
+                offset = int(origin.address[lane]) - origin.start
             what = f"byte {offset} of {origin.object}" if offset is not None else origin.object
             fault = Fault(
                 "uninitialised_read",
@@ -286,18 +290,22 @@ class Findings:
     def load_origin(self, frame: Frame, piece: Piece, target: Target) -> int:
         """The number of an origin of undefined bits: a load of undefined bytes."""
         chunk = frame.chunk
-        address = np.zeros(chunk.lanes, np.int64)
         lanes = chunk.numbers(piece.active)
+        known = self._load_origins.get((id(target), id(chunk), piece.space))
+        if known is not None:
+            address = self.origins[known - 1].address
+            address[lanes] = piece.pattern.address + piece.offset  # type: ignore[index]
+            return known
+        address = np.zeros(chunk.lanes, np.int64)
         address[lanes] = piece.pattern.address + piece.offset
         first = int(address[lanes[0]])
         if piece.space in ("shared", "local"):
             name, start = self.nearest_own(frame, piece.space, first)
         else:
             name, start = self.view_at(piece.allocation, first)
-        origin = Origin(
-            target.instruction, piece.space, name, address - start, address, target.size
-        )
+        origin = Origin(target.instruction, piece.space, name, start, address, target.size)
         self.origins.append(origin)
+        self._load_origins[id(target), id(chunk), piece.space] = len(self.origins)
         return len(self.origins)
 
     def register_origin(self, frame: Frame, name: str) -> int:
@@ -305,12 +313,12 @@ class Findings:
         function = frame.code.function
         readers = (i for i in function.instructions if f"'{name.partition('.')[0]}'" in repr(i))
         at = next(readers, function.instructions[0])
-        self.origins.append(Origin(at, "register", name, None, None, 0))
+        self.origins.append(Origin(at, "register", name, 0, None, 0))
         return len(self.origins)
 
     def lane_origin(self, frame: Frame, instruction: Instruction) -> int:
         """The number of an origin of undefined bits: a lane that takes no part in a shuffle."""
-        self.origins.append(Origin(instruction, "register", "an inactive lane", None, None, 4))
+        self.origins.append(Origin(instruction, "register", "an inactive lane", 0, None, 4))
         return len(self.origins)
 
     def nearest(self, frame: Frame, target: Target, address: int) -> Near:

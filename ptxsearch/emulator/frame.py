@@ -21,12 +21,15 @@ PATTERN_LIMIT = 256
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where undefined bits came from: a load with its addresses, or a register never written."""
+    """Where undefined bits came from: a load with its addresses, or a register never written.
+
+    `address` holds the address of each lane's last such load, `start` that of the object.
+    """
 
     instruction: Instruction
     space: str
     object: str
-    offsets: Array | None
+    start: int
     address: Array | None
     size: int
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 CHUNK_LANES = 1 << 15
 CHUNK_SHARED = 1 << 24
+CHUNK_LOCAL = 1 << 24
 RESIDENT_LANES = 132 * 2048
 LOCAL_LIMIT = 1 << 29
 MAX_STEPS = 10_000_000
@@ -133,6 +134,8 @@ class Launch(Findings):
     def _run_chunks(self) -> None:
         width = -(-self.threads // 32) * 32
         rows = max(1, CHUNK_LANES // width)
+        if self.code.frame_bytes:
+            rows = max(1, min(rows, CHUNK_LOCAL // (self.code.frame_bytes * width)))
         if self.shared_stride:
             rows = max(1, min(rows, CHUNK_SHARED // self.shared_stride))
         total = self.block_order.size

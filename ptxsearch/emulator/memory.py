@@ -38,6 +38,7 @@ class Allocation:
         self.base = base
         self.data = data
         self.size = data.size
+        self.writable = space not in ("const", "param") and bool(data.flags.writeable)
         self.defined: Array | None = None
         self.shadow: Shadow | None = None
         self.stored = 0
