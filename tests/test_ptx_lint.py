@@ -53,6 +53,7 @@ def test_kernels_with_module_state_are_refused(name: str) -> None:
 
 
 TABLE = ".global .align 4 .u32 table[2] = {1, 2};\n.global .align 8 .u64 place = table;\n"
+TABLE += ".const .u64 fixed = table;\n"
 USES = ".reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred %p;\n"
 
 
@@ -93,6 +94,8 @@ def test_reading_a_constant_table_passes(body: str) -> None:
         "mov.u64 %rd1, table; mov.b64 {%r1, %r2}, %rd1; mov.b64 %rd2, {%r1, %r2};"
         " st.global.u32 [%rd2], 1;",
         "ld.global.u64 %rd1, [place]; st.global.u32 [%rd1], %r1;",
+        "ld.const.u64 %rd1, [fixed]; st.global.u32 [%rd1], %r1;",
+        "mov.u64 %rd1, fixed; ld.const.u64 %rd2, [%rd1]; red.global.add.u32 [%rd2], 1;",
         "mov.u64 %rd1, table; st.global.u64 [%rd2], %rd1;",
         "mov.u64 %rd1, table; atom.global.exch.b64 %rd2, [%rd3], %rd1;",
         "mov.u64 %rd1, table; shfl.sync.idx.b32 %r1, %r2, 0, 31, -1; selp.b64 %rd2, %rd1, %rd3, %p;"
@@ -118,6 +121,20 @@ def test_addresses_are_followed_through_functions() -> None:
     call = (
         "{ .param .b64 i; .param .b64 o; mov.u64 %rd1, table; st.param.b64 [i], %rd1;"
         " call (o), same, (i); ld.param.b64 %rd2, [o]; }"
+    )
+    assert stateful(call + " ld.global.u32 %r1, [%rd2];", callee) == []
+    assert len(stateful(call + " st.global.u32 [%rd2], %r1;", callee)) == 1
+
+
+def test_results_of_calls_by_pointer_are_followed() -> None:
+    """A pointer call may give what any function of the module gives."""
+    callee = (
+        ".func (.param .b64 out) where() { .reg .b64 a; mov.u64 a, table; "
+        "st.param.b64 [out], a; ret; }\n"
+    )
+    call = (
+        "P: .callprototype (.param .b64 _) _ (); { .param .b64 o; mov.u64 %rd3, where;"
+        " call (o), %rd3, (), P; ld.param.b64 %rd2, [o]; }"
     )
     assert stateful(call + " ld.global.u32 %r1, [%rd2];", callee) == []
     assert len(stateful(call + " st.global.u32 [%rd2], %r1;", callee)) == 1

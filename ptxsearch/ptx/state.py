@@ -44,7 +44,10 @@ def module_state(module: Module) -> tuple[Finding, ...]:
     if not variables:
         return ()
     unset = [v for v in variables.values() if v.init is None]
-    return (*map(_unset, unset), *_Flow(module, variables).findings())
+    pointers = {
+        name: v for name, v in module.variables.items() if v.space == "const" and v.references
+    }
+    return (*map(_unset, unset), *_Flow(module, variables | pointers).findings())
 
 
 def _persistent(module: Module) -> dict[str, Variable]:
@@ -108,9 +111,8 @@ class _Flow:
             for name in _names(operand.base if isinstance(operand, Address) else operand):
                 yield function.name, name
         if instruction.opcode == "call":
-            callee = self._callee(instruction)
-            if callee is not None:
-                yield from ((callee.name, formal.name) for formal in callee.returns)
+            for possible in self._possible(instruction):
+                yield from ((possible.name, formal.name) for formal in possible.returns)
         elif instruction.opcode in _LOADS:
             yield _STACK
 
@@ -172,9 +174,9 @@ class _Flow:
         target = self._of(function, instruction.operands[0])
         values = _NOTHING.union(*(self._of(function, o) for o in instruction.operands[1:]))
         address = instruction.operands[0]
-        if "param" in _spaces(instruction) and isinstance(address, Address):
-            for name in _names(address.base):
-                self._add(function.name, name, values)
+        base = address.base if isinstance(address, Address) else None
+        if "param" in _spaces(instruction) and isinstance(base, Name):
+            self._add(function.name, base.name, values)
             return
         self._writes(instruction, target)
         if "local" in instruction.modifiers or target == {_LOCAL}:
@@ -188,16 +190,23 @@ class _Flow:
             return
         name = target.name if isinstance(target, Name) else ""
         callee = self._callee(instruction)
-        if callee is None:
-            if name not in PRINTING:
-                passed = self._of(function, arguments)
-                self._escapes(instruction, passed, f"a call of '{name or 'a pointer'}'")
-            return
-        for formal, argument in zip(callee.params, arguments.elements, strict=False):
-            self._add(callee.name, formal.name, self._of(function, argument))
-        for formal, result in zip(callee.returns, returns.elements, strict=False):
-            held = self.holds.get((callee.name, formal.name), _NOTHING)
-            self._write(function, result, held)
+        if callee is not None:
+            for formal, argument in zip(callee.params, arguments.elements, strict=False):
+                self._add(callee.name, formal.name, self._of(function, argument))
+        elif name not in PRINTING:
+            passed = self._of(function, arguments)
+            self._escapes(instruction, passed, f"a call of '{name or 'a pointer'}'")
+        for possible in self._possible(instruction):
+            for formal, result in zip(possible.returns, returns.elements, strict=False):
+                held = self.holds.get((possible.name, formal.name), _NOTHING)
+                self._write(function, result, held)
+
+    def _possible(self, instruction: Instruction) -> list[Function]:
+        """The functions whose results a call may give: one, or any for a call by pointer."""
+        if isinstance(instruction.operands[1], Register):
+            return [f for f in self.module.functions.values() if f.returns and not f.declared]
+        callee = self._callee(instruction)
+        return [] if callee is None else [callee]
 
     def _callee(self, instruction: Instruction) -> Function | None:
         """The function that a call runs, if the module defines it."""
@@ -213,6 +222,8 @@ class _Flow:
         copies = instruction.opcode == "cp"
         for position, operand in enumerate(instruction.operands):
             addresses = self._of(function, operand)
+            if not isinstance(operand, Address | Group) and not position:
+                continue
             if not isinstance(operand, Address):
                 self._escapes(instruction, addresses, "memory")
             elif copies and position == 1:
