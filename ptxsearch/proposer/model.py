@@ -103,6 +103,8 @@ class LLMProposer:
         self, view: TreeView, node: Node, n: int, rng: np.random.Generator
     ) -> list[Proposal]:
         """Up to `n` children: repairs that are due first, then ideas; none where none are left."""
+        if node.kernel is None or node.kernel.language == "recorded":
+            return []
         found: list[Proposal] = []
         mended: set[int] = set()
         used: list[str] = []
