@@ -14,10 +14,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 from ptxsearch.document import Document
 from ptxsearch.errors import PtxsearchError, TaskError, UserError
+from ptxsearch.evaluation import Status
 from ptxsearch.inputs import distributions
 from ptxsearch.kernel import Kernel, Language, Launch, Scratch, TensorMap
 from ptxsearch.param import Param
@@ -138,6 +139,13 @@ class _Reader:
 
     def check(self, task: Task) -> None:
         """Evaluate every expression once for every workload, so that none fails later."""
+        for name in task.calibrated_at:
+            if name not in [workload.name for workload in task.workloads]:
+                raise self.file.fault(
+                    f"calibrated_at.{name}",
+                    "is no workload",
+                    f"use {', '.join(workload.name for workload in task.workloads)}",
+                )
         for i, workload in enumerate(task.workloads):
             try:
                 for param in task.params:
@@ -222,6 +230,10 @@ class _Reader:
         for key in ("file", "status", "reason"):
             if key not in given:
                 raise self.file.fault(where, f"lacks the key {key}", f"add {key}")
+        if given["status"] not in get_args(Status):
+            raise self.file.fault(
+                f"{where}.status", f"is {given['status']!r}", f"use {', '.join(get_args(Status))}"
+            )
         text, language = self.source(given["file"], f"{where}.file")
         if "launches" in given:
             kernel = Kernel(

@@ -142,6 +142,8 @@ def test_an_unknown_task_names_near_ones(name: str, near: str) -> None:
         ("block: BLOCK}", "block: BLOKC}", "workloads[0]", "BLOKC"),
         ("- UNROLL <= ITEMS", "- UNROLL <= ITEM", "space", "ITEM"),
         ("file: wrong/tail.cu", "file: wrong/absent.cu", "wrong[0].file", "absent"),
+        ("status: WRONG", "status: BAD", "wrong[0].status", "CRASHED"),
+        ("allow:", "calibrated_at: {huge: {n: 1}}\nallow:", "calibrated_at.huge", "medium"),
     ],
 )
 def test_a_mistake_is_told_with_file_line_and_key(
