@@ -86,6 +86,8 @@ class Tally:
 
     def copy_in(self, piece: Piece, size: int, chunk: Chunk) -> None:
         """Note the global side of an asynchronous copy."""
+        if self.footprint is not None:
+            self.footprint.add(piece)
         pattern, counts = piece.pattern, self.counts
         sectors = pattern.sectors(piece.offset)
         counts["async_copy_sectors"] += sectors
@@ -96,8 +98,6 @@ class Tally:
 
     def copy_out(self, piece: Piece, size: int) -> None:
         """Note the shared side of an asynchronous copy."""
-        if self.footprint is not None:
-            self.footprint.add(piece)
         self.counts["async_copy_requests"] += piece.pattern.warps
 
     def barrier(self, chunk: Chunk, active: Active | None) -> None:
