@@ -226,6 +226,27 @@ def test_side_that_crashes_while_timed_is_named(do: str, kind: str) -> None:
     device.close()
 
 
+def test_audits_give_back_the_inputs_that_were_handed_in_last(shared: CudaDevice) -> None:
+    """An equal set made anew is the one that audits name, so that callers find it."""
+    shared.run(built("double"), WORKLOAD, inputs(0), timeout=1.0)
+    anew = [inputs(seed) for seed in range(8)]
+    for data in anew:
+        shared.run(built("double"), WORKLOAD, data, timeout=1.0)
+    shared.audit()
+    shared.time([built("double")], WORKLOAD, 3)
+    for _, data, _ in shared.audit():
+        assert any(data is made for made in anew)
+
+
+def test_guard_of_a_steady_kernel_passes(shared: CudaDevice) -> None:
+    """A kernel with 1 % noise raced against itself comes out equal."""
+    shared.run(built("double"), WORKLOAD, inputs(), timeout=1.0)
+    found = shared.guard(built("double", noise=0.01, seconds=3e-4), WORKLOAD)
+    assert not isinstance(found, Failure)
+    assert found.ok
+    assert 0.003 < found.noise < 0.05
+
+
 def test_time_without_a_run_says_what_to_do(shared: CudaDevice) -> None:
     """Timing a workload that was never run is a usage error."""
     with pytest.raises(UsageError, match="call run first"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Built, Inputs, Timing
 from ptxsearch.gpu import cuda, devices
 from ptxsearch.gpu.case import input_set, load, save
@@ -195,6 +197,14 @@ def test_program_evaluates_scratch_and_tiles() -> None:
     buffer, shape = made.tiles["map"]
     assert (buffer, shape.dims, shape.strides, shape.box) == ("x", (N, 4), (4 * N,), (64, 1))
     assert made.launches[0].grid == (N // 32, 1, 1)
+
+
+def test_cubin_that_was_not_judged_does_not_run() -> None:
+    """A program whose cubin was exchanged on the way is refused."""
+    _, driver = session()
+    made = replace(program(built(), data()), cubin=cubin("skip"))
+    with pytest.raises(DeviceError, match="not the one that was judged"):
+        Loaded(driver, made)
 
 
 def test_case_survives_its_file(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from ptxsearch.gpu.rounds import Timed
 from ptxsearch.gpu.runner import Runner
 from ptxsearch.gpu.sequence import Program, program
 from ptxsearch.gpu.session import Left
+from ptxsearch.race import Guard, guard
 from ptxsearch.tasks import Workload
 
 __all__ = ["CudaDevice", "Settings", "devices"]
@@ -35,6 +36,7 @@ FLOOR_SECONDS = 1.0
 TIMES_SLOWER = 20.0
 AUDITS_KEPT = 64
 MOST_REPEATS = 16
+GUARD_GROUPS = 3
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,16 @@ class CudaDevice:
         """Since the last call: (index into `builts`, the inputs, the outputs it left)."""
         audits, self._audits = self._audits, []
         return audits
+
+    def guard(self, built: Built, workload: Workload) -> Guard | Failure:
+        """Whether this GPU is fit to judge now: a kernel raced against itself in three groups."""
+        groups: list[Array] = []
+        for _ in range(GUARD_GROUPS):
+            samples = self.time([built, built], workload, self.settings.group)
+            if isinstance(samples, Failure):
+                return samples
+            groups.append(samples)
+        return guard(groups)
 
     def profile(self, built: Built, workload: Workload) -> Counters:
         """The counters ncu gives of one launch sequence; empty where it cannot count.

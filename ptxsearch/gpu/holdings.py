@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,8 +63,9 @@ class Holdings:
         for held in sets:
             if held.inputs is inputs or _equal(held.inputs, inputs):
                 sets.remove(held)
-                sets.append(held)
-                return held, []
+                # The caller tells sets apart by identity: the object it gave last is handed back.
+                sets.append(replace(held, inputs=inputs))
+                return sets[-1], []
         held = Held(next(self._tokens), inputs, input_set(inputs))
         sets.append(held)
         dropped = sets[: -self._limit]

@@ -6,11 +6,13 @@ argument at the width its entry declares.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Built, Failure, Fault, Inputs
 from ptxsearch.expression import evaluate_integer
 from ptxsearch.gpu.driver import Driver, DriverError, Function, TileShape
@@ -25,7 +27,7 @@ _TILE_BYTES = 128
 
 @dataclass(frozen=True)
 class Program:
-    """One kernel at one problem size.
+    """One kernel at one problem size; `sha256` is that of the cubin that was judged.
 
     `scratch` maps a name to its bytes, `zeros` names those that start as zeros, `tiles` maps a
     tensor map to its buffer and shape.
@@ -36,6 +38,7 @@ class Program:
     scratch: Mapping[str, int]
     zeros: frozenset[str]
     tiles: Mapping[str, tuple[str, TileShape]]
+    sha256: str = ""
 
     @property
     def zero_fills(self) -> tuple[tuple[int, int], ...]:
@@ -74,6 +77,7 @@ def program(built: Built, inputs: Inputs) -> Program:
             )
             for tile in kernel.tensor_maps
         },
+        sha256=hashlib.sha256(built.cubin).hexdigest(),
     )
 
 
@@ -86,9 +90,14 @@ class ArgumentMismatch(Exception):
 
 
 class Loaded:
-    """A program's module on the device, its entries looked up."""
+    """A program's module on the device, its entries looked up.
+
+    Raises DeviceError where the cubin is not the one the program was made of.
+    """
 
     def __init__(self, driver: Driver, program: Program) -> None:
+        if hashlib.sha256(program.cubin).hexdigest() != program.sha256:
+            raise DeviceError("the cubin to run is not the one that was judged")
         self.program = program
         self._driver = driver
         self._module: Any = driver.load(program.cubin)
