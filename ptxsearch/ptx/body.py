@@ -12,6 +12,7 @@ from ptxsearch.ptx.declaration import formals, index_bytes, registers, variables
 from ptxsearch.ptx.operand import Operands
 from ptxsearch.ptx.scope import Pending, Scopes
 from ptxsearch.ptx.syntax import (
+    Address,
     Group,
     Guard,
     Instruction,
@@ -24,7 +25,13 @@ from ptxsearch.ptx.syntax import (
     Vector,
 )
 from ptxsearch.ptx.tokens import END, Tokens, suggestion
-from ptxsearch.ptx.vocabulary import ADDRESS_OPCODES, BODY_DIRECTIVES, OPCODES, OPERAND_COUNTS
+from ptxsearch.ptx.vocabulary import (
+    ADDRESS_OPCODES,
+    BODY_DIRECTIVES,
+    MEMORY_OPERAND,
+    OPCODES,
+    OPERAND_COUNTS,
+)
 
 Signature = tuple[tuple[Variable, ...], tuple[Variable, ...]]
 _ENDS = frozenset({",", ";"})
@@ -190,9 +197,7 @@ class Body:
         else:
             self.operands.memory = opcode not in ADDRESS_OPCODES
             operands = self._operands(text)
-            allowed = OPERAND_COUNTS.get(opcode)
-            if allowed and not allowed[0] <= len(operands) <= allowed[1]:
-                self._miscounted(text, len(operands), start)
+            self._check(opcode, operands, start)
             if operands and tokens.texts[tokens.at - 2] == ".unified":
                 modifiers += ("unified",)
         line = tokens.line(start)
@@ -229,6 +234,10 @@ class Body:
                 continue
             if mark == ".unified":
                 tokens.at += 1
+            elif mark != ";" and tokens.line() == tokens.line(tokens.at - 1):
+                tokens.fail(
+                    f"expected ',' or ';' after an operand of '{text[:60]}', got {tokens.shown()}"
+                )
             tokens.expect(";", f"'{text[:60]}'")
             return tuple(operands)
 
@@ -252,10 +261,19 @@ class Body:
         tokens.expect(";", "a call")
         return (returns, target, arguments, *rest)
 
-    def _miscounted(self, text: str, got: int, start: int) -> None:
-        least, most = OPERAND_COUNTS[text.split(".")[0]]
-        wanted = str(least) if least == most else f"{least} to {most}"
-        self.tokens.fail(f"'{text[:60]}' takes {wanted} operands, got {got}", start)
+    def _check(self, opcode: str, operands: tuple[Operand, ...], start: int) -> None:
+        """End the parse where the number of operands is wrong or an address has no brackets."""
+        least, most = OPERAND_COUNTS.get(opcode, (0, len(operands)))
+        text = self.tokens.texts[start][:60]
+        if not least <= len(operands) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            self.tokens.fail(f"'{text}' takes {wanted} operands, got {len(operands)}", start)
+        place = MEMORY_OPERAND.get(opcode)
+        if place is not None and not isinstance(operands[place], Address):
+            which = "first" if place == 0 else "second"
+            self.tokens.fail(
+                f"the {which} operand of '{text}' is an address: write it as [a]", start
+            )
 
 
 def _renamed(operand: Operand, old: str, new: str) -> Operand:

@@ -65,6 +65,9 @@ OPCODES = frozenset(
 # Opcodes whose operands are addresses themselves, `sym+4` instead of `[sym+4]`.
 ADDRESS_OPCODES = frozenset(words("mov cvta isspacep"))
 
+# Which operand of a memory instruction is the address in brackets, counted from 0.
+MEMORY_OPERAND = {"ld": 1, "ldu": 1, "atom": 1, "st": 0, "red": 0}
+
 # Least and most operands of the opcodes of one fixed form.
 OPERAND_COUNTS = {
     **dict.fromkeys(words("abs neg not cnot popc clz brev rcp sqrt rsqrt sin cos lg2"), (2, 2)),
