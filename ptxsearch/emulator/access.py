@@ -9,86 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxsearch.emulator.address import Piece, Target
-from ptxsearch.emulator.code import Masked, Registers, Step
+from ptxsearch.emulator.checks import CHECKED, define, leave_undefined, note_read
+from ptxsearch.emulator.code import Registers, Step
 from ptxsearch.emulator.definedness import ORIGIN
 from ptxsearch.emulator.frame import Frame
-from ptxsearch.emulator.halt import TaintStarted, Unable, counted
+from ptxsearch.emulator.halt import TaintStarted, counted
 from ptxsearch.emulator.lanes import Active, assigned, chosen
 from ptxsearch.emulator.memory import UNSIGNED
-from ptxsearch.emulator.operation import SIGNED, WIDTHS, Array
-from ptxsearch.emulator.ordering import BLOCK_SCOPE
-from ptxsearch.emulator.ordering import STRONG as STRONG_STAMP
-from ptxsearch.emulator.report import Unsupported
-from ptxsearch.emulator.shadow import Values
+from ptxsearch.emulator.notes import Values
+from ptxsearch.emulator.operation import SIGNED, Array
+from ptxsearch.emulator.shape import Shape, shape_of
 from ptxsearch.emulator.taint import clear, mark
 from ptxsearch.ptx.syntax import Instruction, Register
 
 if TYPE_CHECKING:
     from ptxsearch.emulator.translate import Translator
-
-SPACES = {
-    "global": "global",
-    "shared": "shared",
-    "shared::cta": "shared",
-    "local": "local",
-    "const": "const",
-    "param": "param",
-    "param::entry": "param",
-    "param::func": "param",
-}
-FOREIGN = {
-    "shared::cluster": "clusters",
-    "async": "asynchronous stores",
-    "b128": "values of 128 bits",
-    "mmio": "memory-mapped input and output",
-}
-STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio", "acq_rel"})
-CHECKED = frozenset({"global", "shared"})
-VECTORS = {"v2": 2, "v4": 4, "v8": 8}
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a load or store moves: its space, element type, vector width and ordering."""
-
-    space: str
-    type: str
-    vector: int
-    strong: bool
-    order: str
-    block_scope: bool
-
-    @property
-    def flags(self) -> int:
-        """What its stamps carry."""
-        if not self.strong:
-            return 0
-        return STRONG_STAMP | BLOCK_SCOPE if self.block_scope else STRONG_STAMP
-
-    @property
-    def element(self) -> int:
-        """Bytes of one element."""
-        return max(WIDTHS[self.type] // 8, 1)
-
-
-def shape_of(instruction: Instruction) -> Shape:
-    """The shape of a load, a store or an atomic."""
-    modifiers = instruction.modifiers
-    for modifier, reason in FOREIGN.items():
-        if modifier in modifiers:
-            raise Unable(Unsupported(instruction.mnemonic, instruction.line, reason))
-    space = next((SPACES[m] for m in modifiers if m in SPACES), "")
-    types = [m for m in modifiers if m in WIDTHS]
-    order = next((m for m in modifiers if m in STRONG), "")
-    vector = next((VECTORS[m] for m in modifiers if m in VECTORS), 1)
-    return Shape(
-        space,
-        types[-1] if types else "b32",
-        vector,
-        bool(order),
-        order,
-        "cta" in modifiers,
-    )
 
 
 def build_load(t: Translator, instruction: Instruction) -> Step:
@@ -209,37 +144,6 @@ def _undefined(
     return known
 
 
-def note_read(frame: Frame, piece: Piece, target: Target, flags: int = 0) -> Array | None:
-    """Check a read for races; the undefined bytes it meets, a row for each lane, or None."""
-    chunk = frame.chunk
-    launch, allocation = chunk.launch, piece.allocation
-    bad: Array | None = None
-    if allocation.space in CHECKED:
-        shadow = launch.shadow(allocation)
-        lanes = chunk.numbers(piece.active)
-        line = target.instruction.line
-        conflict = shadow.read(piece.where, target.size, lanes, chunk.order, line, flags)
-        if conflict is not None:
-            launch.race(frame, target, allocation, conflict)
-        if allocation.space == "shared":
-            bad = shadow.unwritten(piece.where, target.size)
-    if allocation.defined is not None:
-        known = allocation.defined[: allocation.size // target.size * target.size]
-        bad = np.asarray(~piece.where.get(known.reshape(-1, target.size)))
-    if bad is None or not bad.any():
-        return None
-    return np.broadcast_to(bad, (piece.lanes, target.size))
-
-
-def report_undefined(frame: Frame, piece: Piece, target: Target, bad: Array) -> None:
-    """Report undefined bytes that an instruction uses at once."""
-    number = frame.chunk.launch.load_origin(frame, piece, target)
-    rows = np.flatnonzero(bad.any(axis=1))
-    lanes = frame.chunk.numbers(piece.active)[rows]
-    origins = np.full(frame.chunk.lanes, number, np.int64)
-    frame.chunk.launch.uninitialised(frame, target.instruction, origins, lanes)
-
-
 def build_store(t: Translator, instruction: Instruction) -> Step:
     """The step of `st`."""
     shape = shape_of(instruction)
@@ -264,7 +168,7 @@ def build_store(t: Translator, instruction: Instruction) -> Step:
             part = values if piece.rows is None or values.shape[0] == 1 else values[piece.rows]
             put(frame, piece, target, part, shape)
             if tainted:
-                _leave(frame, piece, target, shape, sources)
+                leave_undefined(frame, piece, target, shape, sources)
 
     return Step(
         instruction,
@@ -320,50 +224,3 @@ def put(frame: Frame, piece: Piece, target: Target, values: Array, shape: Shape)
     piece.where.put(view, values)
     launch.version += 1
     launch.counters.store(piece, target)
-
-
-def define(piece: Piece, size: int) -> None:
-    """Note that the bytes hold something from now on."""
-    defined = piece.allocation.defined
-    if defined is not None:
-        whole = piece.allocation.size // size * size
-        piece.where.put(defined[:whole].reshape(-1, size), True)
-
-
-def _leave(frame: Frame, piece: Piece, target: Target, shape: Shape, slots: Sequence[int]) -> None:
-    """Undefined bytes stored: memory becomes undefined there.
-
-    A whole undefined element that leaves the block is a fault; single bytes may be padding.
-    """
-    chunk, allocation = frame.chunk, piece.allocation
-    lanes = chunk.numbers(piece.active)
-    bad = np.zeros((lanes.size, shape.vector, shape.element), np.bool_)
-    for at, slot in enumerate(slots):
-        found = frame.taint.get(slot)
-        if found is None:
-            continue
-        mask = (found % ORIGIN)[lanes]
-        bits = (mask[:, None] >> np.arange(shape.element)) & 1
-        bad[:, at] = bits != 0
-        whole = bad[:, at].all(axis=1)
-        if allocation.space == "global" and whole.any():
-            chunk.launch.uninitialised(frame, target.instruction, found // ORIGIN, lanes[whole])
-            clear(frame.taint, slot, None)
-            bad[whole, at] = False
-    rows = np.flatnonzero(bad.any(axis=(1, 2)))
-    if not rows.size:
-        return
-    flat = bad[rows].reshape(rows.size, -1)
-    elements = piece.where.indices()[rows]
-    if allocation.space == "shared":
-        chunk.launch.shadow(allocation).unwrite(elements, target.size, flat)
-        return
-    if allocation.defined is None:
-        allocation.defined = np.ones(allocation.size, np.bool_)
-    known = allocation.defined[: allocation.size // target.size * target.size]
-    known.reshape(-1, target.size)[elements] = ~flat
-
-
-def simple(instruction: Instruction, run: Masked, **facts: Any) -> Step:
-    """A step whose one function serves all lanes and some."""
-    return Step(instruction, lambda registers: run(registers, None), run, **facts)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxsearch.emulator.access import define, note_read, report_undefined, simple
 from ptxsearch.emulator.address import Target
-from ptxsearch.emulator.code import Registers, Step
+from ptxsearch.emulator.checks import define, note_read, report_undefined
+from ptxsearch.emulator.code import Registers, Step, simple
 from ptxsearch.emulator.frame import Frame
 from ptxsearch.emulator.halt import Refused, Unable
 from ptxsearch.emulator.lanes import Active, chosen
+from ptxsearch.emulator.notes import Values, base_stamp
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import ASYNC
 from ptxsearch.emulator.report import Unsupported
-from ptxsearch.emulator.shadow import Values, base_stamp
 from ptxsearch.ptx.syntax import Instruction, Integer, Register
 
 if TYPE_CHECKING:

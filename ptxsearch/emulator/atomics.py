@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from ptxsearch.emulator.access import (
-    Shape,
-    define,
-    gathered,
-    note_read,
-    report_undefined,
-    shape_of,
-    simple,
-)
+from ptxsearch.emulator.access import gathered
 from ptxsearch.emulator.address import Piece, Target
-from ptxsearch.emulator.code import Registers, Step
+from ptxsearch.emulator.checks import define, note_read, report_undefined
+from ptxsearch.emulator.code import Registers, Step, simple
 from ptxsearch.emulator.frame import Frame
 from ptxsearch.emulator.halt import Unable, counted
 from ptxsearch.emulator.lanes import Active, assigned, expanded
 from ptxsearch.emulator.memory import UNSIGNED
+from ptxsearch.emulator.notes import Values
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import BLOCK_SCOPE, STRONG
 from ptxsearch.emulator.report import Unsupported
-from ptxsearch.emulator.shadow import Values
+from ptxsearch.emulator.shape import Shape, shape_of
 from ptxsearch.ptx.syntax import Instruction
 
 if TYPE_CHECKING:

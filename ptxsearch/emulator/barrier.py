@@ -30,7 +30,7 @@ def build_barrier(t: Translator, instruction: Instruction) -> Step:
     if "cluster" in modifiers:
         raise Unable(Unsupported(instruction.mnemonic, instruction.line, "clusters"))
     if "warp" in modifiers:
-        from ptxsearch.emulator.exchange import build_warp_barrier
+        from ptxsearch.emulator.crosslane import build_warp_barrier
 
         return build_warp_barrier(t, instruction)
     aligned = instruction.opcode == "bar" or "aligned" in modifiers

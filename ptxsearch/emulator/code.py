@@ -43,6 +43,11 @@ class Step:
     control: Control | None = None
 
 
+def simple(instruction: Instruction, run: Masked, **facts: Any) -> Step:
+    """A step whose one function serves all lanes and some."""
+    return Step(instruction, lambda registers: run(registers, None), run, **facts)
+
+
 @dataclass(slots=True, eq=False)
 class Segment:
     """Steps from `start` up to a label or a control: they run one after the other.

@@ -9,13 +9,15 @@ import numpy as np
 
 from ptxsearch.emulator.address import Piece, Target
 from ptxsearch.emulator.code import Segment
-from ptxsearch.emulator.frame import Frame, Group, Origin
+from ptxsearch.emulator.frame import Frame, Group
 from ptxsearch.emulator.halt import Halt
 from ptxsearch.emulator.memory import Allocation
+from ptxsearch.emulator.notes import Conflict
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import TID_MASK
+from ptxsearch.emulator.origins import Near, Origins
 from ptxsearch.emulator.report import Fault, Triple
-from ptxsearch.emulator.shadow import Conflict, Shadow
+from ptxsearch.emulator.shadow import Shadow
 from ptxsearch.ptx.syntax import Instruction
 
 if TYPE_CHECKING:
@@ -28,11 +30,8 @@ STEPS_AFTER_FAULT = 20_000
 
 DEPTH_LIMIT = 512
 
-Near = tuple[str, int]
-"""The name of an object and its start, in the addresses of its space."""
 
-
-class Findings:
+class Findings(Origins):
     """Collects faults; one is kept for each kind, instruction and object."""
 
     block: Triple
@@ -42,9 +41,8 @@ class Findings:
     shared_stride: int
 
     def __init__(self) -> None:
+        super().__init__()
         self.faults: dict[tuple[str, int, str], Fault] = {}
-        self.origins: list[Origin] = []
-        self._load_origins: dict[tuple[int, int, str], int] = {}
         self.occurrences = 0
         self.steps = 0
 
@@ -287,40 +285,6 @@ class Findings:
             )
             self.add(frame.chunk, origin.instruction, lane, fault)
 
-    def load_origin(self, frame: Frame, piece: Piece, target: Target) -> int:
-        """The number of an origin of undefined bits: a load of undefined bytes."""
-        chunk = frame.chunk
-        lanes = chunk.numbers(piece.active)
-        known = self._load_origins.get((id(target), id(chunk), piece.space))
-        if known is not None:
-            address = self.origins[known - 1].address
-            address[lanes] = piece.pattern.address + piece.offset  # type: ignore[index]
-            return known
-        address = np.zeros(chunk.lanes, np.int64)
-        address[lanes] = piece.pattern.address + piece.offset
-        first = int(address[lanes[0]])
-        if piece.space in ("shared", "local"):
-            name, start = self.nearest_own(frame, piece.space, first)
-        else:
-            name, start = self.view_at(piece.allocation, first)
-        origin = Origin(target.instruction, piece.space, name, start, address, target.size)
-        self.origins.append(origin)
-        self._load_origins[id(target), id(chunk), piece.space] = len(self.origins)
-        return len(self.origins)
-
-    def register_origin(self, frame: Frame, name: str) -> int:
-        """The number of an origin of undefined bits: a register never written."""
-        function = frame.code.function
-        readers = (i for i in function.instructions if f"'{name.partition('.')[0]}'" in repr(i))
-        at = next(readers, function.instructions[0])
-        self.origins.append(Origin(at, "register", name, 0, None, 0))
-        return len(self.origins)
-
-    def lane_origin(self, frame: Frame, instruction: Instruction) -> int:
-        """The number of an origin of undefined bits: a lane that takes no part in a shuffle."""
-        self.origins.append(Origin(instruction, "register", "an inactive lane", 0, None, 4))
-        return len(self.origins)
-
     def nearest(self, frame: Frame, target: Target, address: int) -> Near:
         """The object that a bad global address most likely belongs to."""
         raise NotImplementedError
@@ -341,10 +305,6 @@ class Findings:
 
     def nearest_shared(self, address: int) -> Near:
         """The shared variable at or before an address."""
-        raise NotImplementedError
-
-    def view_at(self, allocation: Allocation, address: int) -> Near:
-        """The argument or variable of an allocation at or before an address."""
         raise NotImplementedError
 
     def shadow(self, allocation: Allocation) -> Shadow:

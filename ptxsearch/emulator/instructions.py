@@ -6,16 +6,15 @@ from ptxsearch.emulator.access import build_load, build_store
 from ptxsearch.emulator.asynchrony import build_async
 from ptxsearch.emulator.atomics import build_atomic, unsupported
 from ptxsearch.emulator.barrier import build_barrier
+from ptxsearch.emulator.calls import build_call, build_return
 from ptxsearch.emulator.code import Step
 from ptxsearch.emulator.control import (
     build_branch,
-    build_call,
     build_exit,
     build_indexed_branch,
-    build_return,
     guarded_control,
 )
-from ptxsearch.emulator.exchange import (
+from ptxsearch.emulator.crosslane import (
     build_active_mask,
     build_elect,
     build_match,
@@ -23,6 +22,7 @@ from ptxsearch.emulator.exchange import (
     build_shuffle,
     build_vote,
 )
+from ptxsearch.emulator.guard import guarded
 from ptxsearch.emulator.halt import Refused, Unable
 from ptxsearch.emulator.miscellany import (
     build_fence,
@@ -30,12 +30,8 @@ from ptxsearch.emulator.miscellany import (
     build_policy,
     build_trap,
 )
-from ptxsearch.emulator.pure import (
-    build_arithmetic,
-    build_convert_address,
-    build_is_space,
-    guarded,
-)
+from ptxsearch.emulator.pure import build_arithmetic
+from ptxsearch.emulator.spaces import build_convert_address, build_is_space
 from ptxsearch.emulator.translate import Builder, Translator
 from ptxsearch.ptx.syntax import Instruction
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ptxsearch.emulator import special
 from ptxsearch.emulator.address import Target
-from ptxsearch.emulator.code import Code, Place, Segment
+from ptxsearch.emulator.code import Code, Place
 from ptxsearch.emulator.counters import Tally
-from ptxsearch.emulator.findings import Findings, Near
+from ptxsearch.emulator.findings import Findings
 from ptxsearch.emulator.footprint import Footprint
 from ptxsearch.emulator.frame import Frame
 from ptxsearch.emulator.halt import Halt, Refused, Unable
@@ -20,6 +20,7 @@ from ptxsearch.emulator.machine import Chunk
 from ptxsearch.emulator.memory import Allocation, Memory
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import Sequence as Events
+from ptxsearch.emulator.origins import Near
 from ptxsearch.emulator.program import Program, source_name
 from ptxsearch.emulator.report import Fault, Report, Triple, Unsupported
 from ptxsearch.emulator.shadow import Shadow
@@ -258,6 +259,3 @@ def _summary(faults: Iterable[Fault], unsupported: Unsupported | None) -> str:
         return str(unsupported)
     first = next(iter(faults), None)
     return str(first) if first is not None else ""
-
-
-__all__ = ["Active", "Launch", "Segment"]

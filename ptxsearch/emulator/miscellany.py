@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxsearch.emulator.access import simple
-from ptxsearch.emulator.code import Registers, Step
+from ptxsearch.emulator.code import Registers, Step, simple
 from ptxsearch.emulator.control import control_step
 from ptxsearch.emulator.frame import Group
 from ptxsearch.emulator.halt import Unable

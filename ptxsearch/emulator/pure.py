@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxsearch.emulator.access import simple
 from ptxsearch.emulator.arithmetic import decode
-from ptxsearch.emulator.code import Fast, Masked, Registers, Step
+from ptxsearch.emulator.code import Fast, Masked, Registers, Step, simple
 from ptxsearch.emulator.frame import Frame
-from ptxsearch.emulator.halt import Refused, Unable, one_of
-from ptxsearch.emulator.lanes import Active, Selection, assigned, blended, chosen
-from ptxsearch.emulator.memory import WINDOW, WINDOWS
+from ptxsearch.emulator.halt import Refused, Unable
+from ptxsearch.emulator.lanes import Active, assigned, blended, chosen
 from ptxsearch.emulator.operation import Array, Invalid, Operation
 from ptxsearch.emulator.operation import Unsupported as Unknown
 from ptxsearch.emulator.report import Unsupported
 from ptxsearch.emulator.translate import CARRY, DYNAMIC_SPECIALS
-from ptxsearch.ptx.syntax import Guard, Instruction, Name, Negated, Operand, Register, Special
+from ptxsearch.ptx.syntax import Instruction, Name, Negated, Operand, Register, Special
 
 if TYPE_CHECKING:
     from ptxsearch.emulator.translate import Translator
@@ -55,8 +53,8 @@ def build_arithmetic(t: Translator, instruction: Instruction) -> Step:
         targets = (*targets, t.named(CARRY))
     return Step(
         instruction,
-        _fast(run, sources, targets),
-        _masked(run, sources, targets),
+        over_all(run, sources, targets),
+        over_some(run, sources, targets),
         sources=sources,
         targets=targets,
         tally=_tally(instruction, decoded.flops),
@@ -103,7 +101,7 @@ def _sources(
     return tuple(slots), complemented
 
 
-def _fast(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Fast:
+def over_all(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Fast:
     """The function over all lanes, registers read and written without a loop where possible."""
     if len(targets) == 1 and targets[0] >= 0:
         target = targets[0]
@@ -136,7 +134,9 @@ def _fast(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Fast:
     return many
 
 
-def _masked(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Masked:
+def over_some(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Masked:
+    """The function over the active lanes, or over all of them blended in where they are many."""
+
     def masked(registers: Registers, active: Active | None) -> None:
         held = [registers[slot] for slot in sources]
         lanes = registers[0].chunk.lanes
@@ -153,45 +153,6 @@ def _masked(run: Run, sources: tuple[int, ...], targets: tuple[int, ...]) -> Mas
                 registers[slot] = assigned(registers[slot], result, active, lanes)
 
     return masked
-
-
-def guarded(step: Step, guard: Guard, slot: int) -> Step:
-    """The step executed only where its guard holds."""
-    negated, fast, masked = guard.negated, step.fast, step.masked
-    tally, sides = step.tally, Selection()
-
-    def run_masked(registers: Registers, active: Active | None) -> None:
-        held = registers[slot]
-        frame: Frame = registers[0]
-        lanes = frame.chunk.lanes
-        if held.size == 1:
-            if bool(held[0]) == negated:
-                return
-            part = active
-        else:
-            on = held if active is None else held[active.index]
-            count = int(np.count_nonzero(on))
-            if count in (0, on.size):
-                if (count == 0) != negated:
-                    return
-                part = active
-            else:
-                part = sides.split(~on if negated else on, active, lanes)[0]
-        if tally:
-            frame.chunk.launch.counters.amount(tally, lanes if part is None else part.count)
-        if part is None:
-            fast(registers)
-        else:
-            masked(registers, part)
-
-    return Step(
-        step.instruction,
-        lambda registers: run_masked(registers, None),
-        run_masked,
-        sources=step.sources,
-        targets=step.targets,
-        critical=(*step.critical, slot),
-    )
 
 
 def _build_copy(t: Translator, instruction: Instruction) -> Step | None:
@@ -237,64 +198,3 @@ def _build_clock(t: Translator, instruction: Instruction, name: str) -> Step:
         registers[where] = assigned(registers[where], value, active, frame.chunk.lanes)
 
     return simple(instruction, run, targets=(where,))
-
-
-def build_convert_address(t: Translator, instruction: Instruction) -> Step:
-    """The step of `cvta` and `cvta.to`."""
-    space = next(
-        (m.partition("::")[0] for m in instruction.modifiers if m.partition("::")[0] in WINDOWS),
-        "global",
-    )
-    target, source = instruction.operands
-    slot, offset, _ = t.address(source, space)
-    where = t.target(target)
-    kind = t.storage(target)  # type: ignore[arg-type]
-    entry = space == "param" or (isinstance(source, Name) and source.name in t.code.places)
-    window = WINDOWS[space]
-    if space == "param" and not entry:
-        window = 0
-    if "to" in instruction.modifiers:
-        window = -window
-    change = np.uint64((window + offset) & 0xFFFF_FFFF_FFFF_FFFF)
-
-    def compute(value: Array) -> tuple[Array]:
-        if not change:
-            return (value if value.dtype == kind else value.astype(kind),)
-        return ((value.astype(np.uint64) + change).astype(kind),)
-
-    return Step(
-        instruction,
-        _fast(compute, (slot,), (where,)),
-        _masked(compute, (slot,), (where,)),
-        sources=(slot,),
-        targets=(where,),
-    )
-
-
-def build_is_space(t: Translator, instruction: Instruction) -> Step:
-    """The step of `isspacep`."""
-    name = one_of(instruction, *WINDOWS, "const", "shared::cta", "param::entry")
-    space = name.partition("::")[0]
-    slot = t.source(instruction.operands[1], "b64")
-    where = t.target(instruction.operands[0])
-    windows = [WINDOWS[name] for name in WINDOWS if name != "global"]
-
-    def compute(value: Array) -> tuple[Array]:
-        address = value.astype(np.int64)
-        if space == "global":
-            inside = np.ones(address.shape, np.bool_)
-            for base in windows:
-                inside &= (address < base) | (address >= base + WINDOW)
-            return (inside,)
-        if space == "const":
-            return (np.zeros(address.shape, np.bool_),)
-        base = WINDOWS[space]
-        return ((address >= base) & (address < base + WINDOW),)
-
-    return Step(
-        instruction,
-        _fast(compute, (slot,), (where,)),
-        _masked(compute, (slot,), (where,)),
-        sources=(slot,),
-        targets=(where,),
-    )

@@ -3,168 +3,50 @@
 A stamp is an int64: thread number + 1 in bits 0-29, `STRONG` (atomic or volatile, with
 `BLOCK_SCOPE` only for its block), `ASYNC` (an asynchronous copy in flight), the event number from
 bit 32, and for readers `MULTI` (others read it too) and `SEVERAL_BLOCKS`.
-Reads are only noted in a list and enter the reader stamps when a
-write to the same array follows; arrays that are never written cost next to nothing.
+
+Reads are only noted in a list and enter the reader stamps when a write to the same array follows;
+arrays that are never written cost next to nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from ptxsearch.emulator.notes import (
+    Conflict,
+    Note,
+    Values,
+    base_stamp,
+    both_strong,
+    merged_stamps,
+)
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import (
     ASYNC,
-    BLOCK_SCOPE,
     MULTI,
-    SEQUENCE_MASK,
-    SEQUENCE_SHIFT,
     SEVERAL_BLOCKS,
     STRONG,
     TID_MASK,
     Ordering,
 )
-from ptxsearch.emulator.where import List, Single, Where, apart
+from ptxsearch.emulator.stamps import Stamps
+from ptxsearch.emulator.where import Single, Where, apart
 
 HISTORY_LIMIT = 1 << 22
 """Lanes of noted reads that are kept for exact questions; older ones are dropped."""
-
-WRITES_KEPT = 64
-"""Notes of writes that are kept to tell the line of the other side of a race."""
 
 QUICK_NOTES = 64
 """Noted reads that a write is compared with one by one before the stamps are asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """An access by many lanes: where, in elements of `granules` granules, by whom and when."""
+class Shadow(Stamps):
+    """Notes reads and writes of one array and finds those that nothing orders.
 
-    where: Where
-    granules: int
-    lanes: Array
-    line: int
-    base: int
-    flags: int
-
-    @property
-    def stamps(self) -> Array:
-        """The stamp of each lane."""
-        return (self.lanes + self.base) | self.flags if self.flags else self.lanes + self.base
-
-
-def base_stamp(order: Ordering) -> int:
-    """What makes a lane's number its stamp now."""
-    return (order.sequence.now << SEQUENCE_SHIFT) + order.first + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """What a store writes (a row for each lane, or one for all) and how to see what is there."""
-
-    new: Array
-    current: Callable[[], Array]
-
-    def changed(self) -> Array:
-        """Whether each lane stores something else than what is there."""
-        differs = self.current() != self.new
-        return np.asarray(differs if differs.ndim == 1 else differs.any(axis=1))
-
-    def differ(self, rows: Array, others: Array) -> Array:
-        """Whether the lanes `rows` store something else than the lanes `others`."""
-        if self.new.shape[0] == 1:
-            return np.zeros(rows.size, np.bool_)
-        differs = self.new[rows] != self.new[others]
-        return np.asarray(differs if differs.ndim == 1 else differs.any(axis=1))
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two accesses that nothing orders: the present one by `lane`, the other from its stamp.
-
-    `word` is the granule; `other` and `access` name the kinds of the two, the earlier first.
+    In a private array what lies before the last barrier of every block needs no look at stamps.
     """
-
-    lane: int
-    word: int
-    stamp: int
-    access: tuple[str, str]
-    count: int
-    line: int | None = None
-
-
-class Shadow:
-    """The stamps of one array of `size` bytes, kept for each `granule` bytes.
-
-    A `private` array belongs to single blocks (shared memory): what lies before the last barrier
-    of every block needs no look at the stamps. `in_flight` counts asynchronous writes to it.
-    `unused` marks, over the bytes of one block, those that no variable covers.
-    """
-
-    def __init__(
-        self, size: int, granule: int = 4, *, private: bool = False, unused: Array | None = None
-    ) -> None:
-        self.size = size
-        self.granule = granule
-        self.private = private
-        self.unused = unused
-        self.full = False
-        self.tested = -1
-        self.in_flight = 0
-        self.flushed = 0
-        self.writers: Array | None = None
-        self.readers: Array | None = None
-        self.pending: list[Note] = []
-        self.history: list[Note] = []
-        self.written: deque[Note] = deque(maxlen=WRITES_KEPT)
-        self.weight = 0
-        self.complete = True
-        self.last_write = 0
-
-    def refine(self, granule: int) -> None:
-        """Go over to smaller granules, as an access narrower than the present ones demands."""
-        factor = self.granule // granule
-        length = -(-self.size // granule)
-        for name in ("writers", "readers"):
-            old = getattr(self, name)
-            if old is not None:
-                setattr(self, name, np.repeat(old, factor)[:length])
-        self.pending = [_refined(note, factor) for note in self.pending]
-        self.written = deque((_refined(note, factor) for note in self.written), WRITES_KEPT)
-        self.history = [_refined(note, factor) for note in self.history]
-        self.granule = granule
-
-    def _rows(self, array: Array, granules: int) -> Array:
-        if granules == 1:
-            return array
-        return array[: array.size // granules * granules].reshape(-1, granules)
-
-    def granules(self, size: int) -> int:
-        """How many granules an access of `size` bytes covers, after refining where needed."""
-        if size < self.granule:
-            self.refine(size)
-        return size // self.granule
-
-    def _empty(self) -> Array:
-        return np.zeros(-(-self.size // self.granule), np.int64)
-
-    def _no_writers(self) -> Array:
-        """Stamps before the first write; bytes that belong to nobody count as written."""
-        writers = self._empty()
-        if self.unused is not None:
-            gaps = self.unused[:: self.granule]
-            writers.reshape(-1, gaps.size)[:, gaps] = 1 << SEQUENCE_SHIFT
-        return writers
-
-    def forget(self) -> None:
-        """Drop noted reads that a barrier of every thread has put into the past."""
-        self.pending.clear()
-        self.history.clear()
-        self.weight = 0
-        self.complete = True
 
     def read(
         self,
@@ -216,7 +98,7 @@ class Shadow:
         foreign &= old != 0
         if not foreign.any():
             return None
-        foreign &= ~_both_strong(old, stamps, order)
+        foreign &= ~both_strong(old, stamps, order)
         foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
         if changed is not None and foreign.any():
             mark = np.broadcast_to(changed(), lanes.shape)
@@ -259,7 +141,7 @@ class Shadow:
         stamps = note.stamps if note.granules == 1 else note.stamps[:, None]
         old = note.where.get(readers)
         if old.any():
-            stamps = _merged(old, stamps, order)
+            stamps = merged_stamps(old, stamps, order)
         if isinstance(note.where, Single) and stamps.shape[0] > 1:
             marked = stamps[-1:] | MULTI
             note.where.put(readers, marked[0] if marked.ndim > 1 else marked)
@@ -314,16 +196,6 @@ class Shadow:
         self.written.append(note)
         return conflict
 
-    def _line_of(self, conflict: Conflict) -> int | None:
-        """The line of the write that left the stamp of a conflict, where still known."""
-        for note in reversed(self.written):
-            at = np.flatnonzero(note.where.indices() == conflict.word // note.granules)
-            if at.size:
-                wide = np.broadcast_to(note.stamps, (max(int(at[-1]) + 1, note.lanes.size),))
-                if conflict.stamp in wide[at]:
-                    return note.line
-        return None
-
     def _harmless(self, where: Where, granules: int, lanes: Array) -> bool:
         """Whether the noted reads are plainly those of the same threads or of other words."""
         if len(self.pending) > QUICK_NOTES:
@@ -369,7 +241,7 @@ class Shadow:
         foreign &= old != 0
         if not foreign.any():
             return None
-        foreign &= ~_both_strong(old, mine, order)
+        foreign &= ~both_strong(old, mine, order)
         foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
         at = np.nonzero(foreign)
         if not at[0].size:
@@ -410,7 +282,7 @@ class Shadow:
                 read = np.broadcast_to(note.stamps, index.shape)[rows]
                 writer = hit[rows]
                 same = (read & TID_MASK) == (stamps[writer] & TID_MASK)
-                same |= _both_strong(read, stamps[writer], order)
+                same |= both_strong(read, stamps[writer], order)
                 bad = ~same & ~order.ordered(read, lanes[writer])
                 if bad.any():
                     at = int(bad.argmax())
@@ -423,77 +295,3 @@ class Shadow:
                         note.line,
                     )
         return None
-
-    def unwritten(self, where: Where, size: int) -> Array | None:
-        """Which bytes each lane reads that nothing has written; None where all are written."""
-        if self.full:
-            return None
-        granules = self.granules(size)
-        if self.writers is None:
-            self.writers = self._no_writers()
-        if self.tested != self.last_write:
-            self.tested = self.last_write
-            self.full = bool(self.writers.all())
-            if self.full:
-                return None
-        bad = where.get(self._rows(self.writers, granules)) == 0
-        return np.repeat(bad.reshape(-1, granules), self.granule, axis=1) if bad.any() else None
-
-    def landed(self, elements: Array, size: int, stamps: Array, lanes: Array, line: int) -> None:
-        """An asynchronous write of elements of `size` bytes has arrived, for its issuers."""
-        granules = self.granules(size)
-        if self.writers is not None:
-            rows = self._rows(self.writers, granules)
-            rows[elements] = stamps if granules == 1 else stamps[:, None]
-        self.last_write = int(stamps.max()) >> SEQUENCE_SHIFT
-        base = int(stamps[0] - lanes[0])
-        self.written.append(Note(List(elements), granules, lanes, line, base, 0))
-
-    def unwrite(self, elements: Array, size: int, undefined: Array) -> None:
-        """Take bytes (a row for each element of `size` bytes) as never written."""
-        self.granules(1)
-        if self.writers is not None:
-            rows = self._rows(self.writers, size)
-            rows[elements] = np.where(undefined, 0, rows[elements])
-        self.full, self.tested = False, -1
-
-    def read_bytes(self) -> Array:
-        """A bool for each byte telling whether a thread read it."""
-        mark = np.zeros(-(-self.size // self.granule), np.bool_)
-        if self.readers is not None:
-            mark |= self.readers != 0
-        for note in self.pending:
-            note.where.put(self._rows(mark, note.granules), True)
-        return np.repeat(mark, self.granule)[: self.size]
-
-
-def _refined(note: Note, factor: int) -> Note:
-    return replace(note, granules=note.granules * factor)
-
-
-def _both_strong(old: Array, stamps: Array, order: Ordering) -> Array:
-    """Whether both accesses are strong and the scope of each covers the other's thread."""
-    both = (old & stamps & STRONG) != 0
-    narrow = ((old | stamps) & BLOCK_SCOPE) != 0
-    if both.any() and narrow.any():
-        block = ((old & TID_MASK) - 1) // order.width
-        mine = ((stamps & TID_MASK) - 1) // order.width
-        both = both & (~narrow | (block == mine))
-    return np.asarray(both)
-
-
-def _merged(old: Array, stamps: Array, order: Ordering) -> Array:
-    """The reader stamps after further reads: the newest, marked where others still count."""
-    other = (old != 0) & (((old & TID_MASK) != (stamps & TID_MASK)) | ((old & MULTI) != 0))
-    if not other.any():
-        return stamps
-    first, width = order.first, order.width
-    row = ((old & TID_MASK) - 1 - first) // width
-    mine = ((stamps & TID_MASK) - 1 - first) // width
-    inside = (row >= 0) & (row < order.blocks) & (row == mine)
-    sequence = (old >> SEQUENCE_SHIFT) & SEQUENCE_MASK
-    seen = order.block_seen[np.where(inside, row, 0)]
-    past = inside & (sequence < seen) & ((old & SEVERAL_BLOCKS) == 0)
-    spread = np.where(row == mine, old & SEVERAL_BLOCKS, SEVERAL_BLOCKS)
-    flags = np.where(other & ~past, MULTI | spread, 0)
-    return np.asarray(stamps | flags)
