@@ -172,7 +172,9 @@ def main():
         case = json.loads((folder / "case.json").read_text())
         began = time.process_time()
         try:
-            launches = case_launches((folder / "kernel.ptx").read_text(), case, hidden(case, folder))
+            launches = case_launches(
+                (folder / "kernel.ptx").read_text(), case, hidden(case, folder)
+            )
         except Exception:
             tally["crashed"] += 1
             print(f"{folder.name}: CRASHED {traceback.format_exc().splitlines()[-1]}")
