@@ -163,6 +163,23 @@ def test_traffic_is_measured_against_what_the_task_needs() -> None:
     assert "global accesses move" not in fired(once)
 
 
+def test_asynchronous_copies_are_not_taken_for_scattered_loads() -> None:
+    """The emulator counts their sectors among the loads; ncu does not; neither is a fault."""
+    copied = {"async_copy_requests": 1e6, "async_copy_sectors": 16e6, "async_copy_bytes": 512e6}
+    emulated = Counters(
+        global_load_requests=1e6, global_load_sectors=16e6, global_load_bytes=0.0,
+        global_store_sectors=16e6, global_store_bytes=512e6, **copied,
+    )  # fmt: skip
+    recorded = Counters(
+        source="ncu", global_load_requests=0.0, global_load_sectors=0.0, global_load_bytes=0.0,
+        global_store_sectors=16e6, global_store_bytes=512e6, **copied,
+    )  # fmt: skip
+    for found in (emulated, recorded):
+        assert fired(feedback(measured(found))) == ""
+        rule = next(rule for rule in RULES if rule.name == "global_traffic")
+        assert rule.metric(Facts(found, {}, needed_bytes=1024e6)) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(("atomics", "named"), [(500.0, False), (50_000.0, True)])
 def test_atomics_matter_where_they_are_many(atomics: float, named: bool) -> None:
     """One atomic a block is nothing to mend; one in twenty instructions is."""

@@ -35,10 +35,6 @@ class Facts:
     blocks: int | None = None
     sms: int | None = None
 
-    def share(self, part: str, whole: str) -> float | None:
-        """One counter over another; None where either is missing or the second is 0."""
-        return ratio(getattr(self.counters, part), getattr(self.counters, whole))
-
     @property
     def warp_instructions(self) -> float | None:
         """Warp instructions of whichever kind was counted."""
@@ -50,6 +46,17 @@ class Facts:
         """Thread instructions of the same kind."""
         c = self.counters
         return c.sass_thread_instructions if c.sass_warp_instructions else c.ptx_thread_instructions
+
+    def plain(self, kind: str, what: str) -> float | None:
+        """Global loads or stores of registers: requests or sectors without asynchronous copies.
+
+        The emulator counts those among the loads, as the L1 cache does; ncu's counters by
+        instruction do not.
+        """
+        counted: float | None = getattr(self.counters, f"global_{kind}_{what}")
+        if counted is None or kind != "load" or self.counters.source != "emulated":
+            return counted
+        return counted - (getattr(self.counters, f"async_copy_{what}") or 0.0)
 
     @property
     def compute_bound(self) -> bool:
@@ -77,23 +84,25 @@ def ratio(part: float | None, whole: float | None) -> float | None:
 def _efficiency(kind: str) -> Callable[[Facts], float | None]:
     def metric(facts: Facts) -> float | None:
         c = facts.counters
-        moved = getattr(c, f"global_{kind}_sectors") or 0
-        everything = (c.global_load_sectors or 0) + (c.global_store_sectors or 0)
+        moved = facts.plain(kind, "sectors") or 0.0
         # A few results at the end of a reduction cost nothing, however they are spread.
-        if moved < _LITTLE * everything:
+        if moved < _LITTLE * (_moved_sectors(facts) or 0.0):
             return None
         return ratio(getattr(c, f"global_{kind}_bytes"), SECTOR * moved)
 
     return metric
 
 
-def _traffic(facts: Facts) -> float | None:
-    c = facts.counters
-    parts = (c.global_load_sectors, c.global_store_sectors)
-    if None in parts:
+def _moved_sectors(facts: Facts) -> float | None:
+    loads, stores = facts.plain("load", "sectors"), facts.plain("store", "sectors")
+    if loads is None or stores is None:
         return None
-    moved = SECTOR * (sum(p for p in parts if p) + (c.async_copy_sectors or 0))
-    return ratio(moved, facts.needed_bytes)
+    return loads + stores + (facts.counters.async_copy_sectors or 0.0)
+
+
+def _traffic(facts: Facts) -> float | None:
+    moved = _moved_sectors(facts)
+    return None if moved is None else ratio(SECTOR * moved, facts.needed_bytes)
 
 
 def _dram(facts: Facts) -> float | None:
@@ -126,11 +135,11 @@ def _request_bytes(facts: Facts) -> float | None:
     efficiency = _efficiency("load")(facts)
     if efficiency is None or efficiency < _SCATTERED:
         return None
-    return facts.share("global_load_bytes", "global_load_requests")
+    return ratio(facts.counters.global_load_bytes, facts.plain("load", "requests"))
 
 
 def _loads(facts: Facts) -> float:
-    return facts.counters.global_load_requests or 0.0
+    return facts.plain("load", "requests") or 0.0
 
 
 def _atomics(facts: Facts) -> float | None:
