@@ -40,6 +40,7 @@ def fault(text: str) -> SyntaxFault:
         (BODY + ".reg .b32 x; .reg .b64 x;\n}", ("'x'", "twice")),
         (BODY + "ld.global.u32 %r1, [%rd1+%rd2];\n}", ("one register and a constant",)),
         (BODY + "mov.u32 %r1, [%rd1];\n}", ("ld and st",)),
+        (BODY + "ret\n}", ("missing ';'", "'ret'")),
         (BODY + "ld.global.u32 %r1, %rd1;\n}", ("second operand", "ld.global.u32", "[a]")),
         (BODY + "st.global.u32 %rd1, %r1;\n}", ("first operand", "[a]")),
         (BODY + "add.u32 %r1 %r2, 4;\n}", ("',' or ';'", "'%r2'")),

@@ -218,7 +218,8 @@ class Body:
         tokens = self.tokens
         texts = tokens.texts
         resolved = self.scopes.resolved
-        if tokens.accept(";"):
+        if tokens.next in (";", "}"):
+            tokens.expect(";", f"'{text[:60]}'")
             return ()
         operands: list[Operand] = []
         while True:

@@ -148,10 +148,10 @@ class _Parser:
             self.tokens.fail(
                 f"unexpected {self.tokens.shown(start)} outside a function{hint}", start
             )
-        self.tokens.fail(
-            f"'.{word[:60]}' is no directive of a module{suggestion(word, MODULE_DIRECTIVES)}",
-            start,
-        )
+        if word in ("version", "target"):
+            self.tokens.fail(f"'.{word}' stands once, at the head of a module; remove it", start)
+        known = suggestion(word, MODULE_DIRECTIVES)
+        self.tokens.fail(f"'.{word[:60]}' is no directive of a module{known}", start)
 
     def _alias(self) -> None:
         tokens = self.tokens

@@ -43,7 +43,9 @@ def module_state(module: Module) -> tuple[Finding, ...]:
     variables = _persistent(module)
     if not variables:
         return ()
-    unset = [v for v in variables.values() if v.init is None]
+    # nvcc 13 declares a helper variable for atomicExch that nothing uses.
+    used = _mentioned(module)
+    unset = [v for v in variables.values() if v.init is None and v.name in used]
     pointers = {
         name: v for name, v in module.variables.items() if v.space == "const" and v.references
     }
@@ -56,6 +58,18 @@ def _persistent(module: Module) -> dict[str, Variable]:
     for function in module.functions.values():
         found |= {v.name: v for v in function.variables if v.space == "global"}
     return found
+
+
+def _mentioned(module: Module) -> frozenset[str]:
+    """Every name that an instruction or an initialiser uses."""
+    found: set[str] = set()
+    for function in module.functions.values():
+        for instruction in function.instructions:
+            for operand in instruction.operands:
+                found |= set(_names(operand.base if isinstance(operand, Address) else operand))
+        found |= {r.name for variable in function.variables for r in variable.references}
+    found |= {r.name for variable in module.variables.values() for r in variable.references}
+    return frozenset(found)
 
 
 def _unset(variable: Variable) -> Finding:

@@ -95,7 +95,7 @@ BODY_DIRECTIVES = words(
 )
 MODULE_DIRECTIVES = words(
     """
-    version target address_size visible extern weak common entry func global const shared local
-    tex file section alias pragma
+    address_size visible extern weak common entry func global const shared local tex file section
+    alias pragma
     """
 )
