@@ -15,13 +15,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ptxsearch.correctness import check
-from ptxsearch.evaluation import Failure, Inputs, Outputs
-from ptxsearch.expectation import References, standard_sets
+from ptxsearch.evaluation import Failure
 from ptxsearch.gpu import CudaDevice
-from ptxsearch.gpu.final import Certificate, certify, differences
+from ptxsearch.gpu.final import Certificate, certify_task, differences
 from ptxsearch.taskfile import load_task
-from ptxsearch.toolchain import CompileFailure, build, find
+from ptxsearch.toolchain import CompileFailure, build
+from ptxsearch.toolchain.find import machine_toolchain
 
 FINALISTS = 4
 
@@ -35,33 +34,21 @@ def main(name: str, out: Path) -> None:
     kernels = [task.baseline, *(task.baseline.with_values(**space.values(r)) for r in rows)]
     made = [build(kernel, device.arch) for kernel in kernels]
     finalists = [item for item in made if not isinstance(item, CompileFailure)]
-    references = References(task, limit=4 << 30)
-    large, small = task.timed[0], task.smallest
-    expected = [references.get(large, *which) for which in standard_sets(task, large)]
-    first = references.get(small, *standard_sets(task, small)[0])
-    for where, one in [(small, first), *((large, item) for item in expected)]:
-        left = device.run(finalists[0], where, one.inputs, timeout=10.0)
-        assert isinstance(left, Outputs), left
-
-    def wrong(inputs: Inputs, left: Outputs) -> str:
-        one = next(item for item in expected if item.inputs is inputs)
-        verdict = check(task, left, one)
-        return "" if verdict.passed else verdict.message
-
-    certificates = []
+    found: list[dict[str, Certificate]] = []
     for _ in range(2):
         started = time.perf_counter()
-        certificate = certify(
-            device, finalists, finalists[0], workload=large, small=small, check=wrong,
-            toolchain=find.machine_toolchain().name,
-        )  # fmt: skip
-        assert not isinstance(certificate, Failure), certificate
-        certificates.append(certificate)
+        certificates = certify_task(
+            device, task, finalists, finalists[0], toolchain=machine_toolchain().name, seed=99
+        )
+        assert not isinstance(certificates, Failure), certificates
+        found.append(certificates)
         print(f"{time.perf_counter() - started:.1f} s")
-    out.write_text(json.dumps(certificates[0].to_dict(), indent=1))
-    print({k: v for k, v in certificates[0].to_dict().items() if k != "counters"})
-    assert Certificate.from_dict(json.loads(out.read_text())) == certificates[0]
-    print("differences:", differences(*certificates) or "none")
+    first, second = found
+    out.write_text(json.dumps({k: c.to_dict() for k, c in first.items()}, indent=1))
+    for workload, certificate in first.items():
+        shown = {k: v for k, v in certificate.to_dict().items() if k != "counters"}
+        print(workload, shown)
+        print("differences:", differences(certificate, second[workload]) or "none")
     device.close()
 
 

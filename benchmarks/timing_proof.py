@@ -1,9 +1,10 @@
 """How far a time can be trusted on this GPU.
 
-`python benchmarks/timing_proof.py [OUT.json] [PART ...]`. Parts: table (equal kernels by group, as placement and modules change), races (how often equal
-kernels are called faster), power (how often planted gains are found), phantom (the best of fifty
-equal kernels), agreement (our events, ncu's duration, Triton's do_bench), cost (time a candidate
-takes). Raw pairs are kept in the JSON, so that rules can be tried again without the GPU.
+`python benchmarks/timing_proof.py [OUT.json] [PART ...]`. Parts: table (equal kernels by group, as
+placement and modules change), races (how often equal kernels are called faster), power (how often
+planted gains are found), phantom (the best of fifty equal kernels), agreement (our events, ncu's
+duration, Triton's do_bench), cost (time a candidate takes). Raw pairs are kept in the JSON, so
+that rules can be tried again without the GPU.
 """
 
 from __future__ import annotations

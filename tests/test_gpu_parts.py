@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from ptxsearch.errors import DeviceError
-from ptxsearch.evaluation import Built, Inputs, Timing
+from ptxsearch.evaluation import Built, Inputs
 from ptxsearch.gpu import cuda, devices
 from ptxsearch.gpu.case import input_set, load, save
 from ptxsearch.gpu.channel import Channel, Closed
 from ptxsearch.gpu.driver import DriverError
 from ptxsearch.gpu.faults import KINDS, failure_of, is_final, timed_out
-from ptxsearch.gpu.final import Certificate, differences
 from ptxsearch.gpu.holdings import Holdings
 from ptxsearch.gpu.instruments import ENTRIES, Instruments, compile_instruments
 from ptxsearch.gpu.lock import DeviceLock
@@ -289,41 +288,6 @@ def test_instruments_compile() -> None:
     made = compile_instruments("sm_90")
     for name in ENTRIES:
         assert name.encode() in made
-
-
-def certificate(**changes: object) -> Certificate:
-    """A certificate with some fields changed."""
-    timing = Timing(1e-4, 1e-4, 1.1e-4, 100)
-    fields: dict[str, object] = {
-        "device": "NVIDIA H200", "driver": 13000, "toolchain": "ptxas 13.0.88", "cubin": "ab",
-        "workload": "full", "winner": 0, "timing": timing, "baseline": timing,
-        "interval": (1e-4, 1e-4), "speedup": 2.0, "speedup_interval": (1.9, 2.1),
-        "processes": (1e-4,), "launches": 1000, "findings": {"memcheck": 0},
-    }  # fmt: skip
-    return Certificate(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def test_certificates_that_agree_say_nothing() -> None:
-    """A time that moved by 1 % is agreement."""
-    moved = Timing(1.01e-4, 1e-4, 1.1e-4, 100)
-    assert differences(certificate(), certificate(timing=moved)) == []
-
-
-def test_certificates_that_differ_name_what_does() -> None:
-    """Device, time and findings that changed are each one sentence."""
-    now = certificate(
-        device="NVIDIA H100", timing=Timing(2e-4, 2e-4, 2e-4, 100), findings={"memcheck": 3}
-    )
-    said = differences(certificate(), now)
-    assert len(said) == 3
-    assert said[0] == "device was NVIDIA H200, is NVIDIA H100"
-    assert "+100.0 %" in said[1]
-    assert said[2] == "memcheck found 0, finds 3"
-
-
-def test_certificate_survives_json() -> None:
-    """A certificate written and read is the same."""
-    assert Certificate.from_dict(certificate().to_dict()) == certificate()
 
 
 def test_checks_share_the_gpu_and_timing_waits_for_them() -> None:

@@ -15,13 +15,24 @@ from typing import Any
 
 import numpy as np
 
+from ptxsearch.correctness import check
 from ptxsearch.errors import UsageError
-from ptxsearch.evaluation import Array, Built, Counters, Failure, Inputs, Outputs, Timing
+from ptxsearch.evaluation import (
+    Array,
+    Built,
+    Counters,
+    Failure,
+    Fault,
+    Inputs,
+    Outputs,
+    Timing,
+)
+from ptxsearch.expectation import Expected, References, standard_sets
 from ptxsearch.gpu.device import CudaDevice
 from ptxsearch.record import Record
-from ptxsearch.tasks import Workload
+from ptxsearch.tasks import Task, Workload
 
-__all__ = ["Certificate", "certify", "differences"]
+__all__ = ["Certificate", "certify", "certify_task", "differences"]
 
 PROCESSES = 5
 ROUNDS = 20
@@ -30,8 +41,9 @@ STRESS_LAUNCHES = 10_000
 CONFIDENCE_Z = 1.96
 TOLERANCE = 0.02
 DRIFT_LIMIT = 0.05
+FIRST_SECONDS = 10.0
 
-Check = Callable[[Inputs, Outputs], str]
+Wrong = Callable[[Inputs, Outputs], str]
 
 
 @dataclass(frozen=True)
@@ -72,12 +84,12 @@ def certify(
     *,
     workload: Workload,
     small: Workload,
-    check: Check,
+    wrong: Wrong,
     toolchain: str = "",
 ) -> Certificate | Failure:
     """The certificate of the best finalist on a workload whose inputs `run` has seen.
 
-    `small` is the workload that compute-sanitizer runs, `check` says what is wrong with outputs
+    `small` is the workload that compute-sanitizer runs, `wrong` says what is wrong with outputs
     (empty: nothing). A Failure where a finalist fails while it is timed.
     """
     if not finalists:
@@ -90,8 +102,8 @@ def certify(
     reported = samples[:, 1::2]
     mine, base = reported[..., winner], reported[..., -1]
     built = finalists[winner]
-    problems = _audited(device, winner, check)
-    stressed = _stress(device, built, workload, check)
+    problems = _audited(device, winner, wrong)
+    stressed = _stress(device, built, workload, wrong)
     warm = device.warm(built, workload)
     counters = device.profile(built, workload)
     assert device.last_profile is not None
@@ -118,6 +130,62 @@ def certify(
         profile=device.last_profile.outcome,
         problems=(*problems, *stressed[1], *_found(findings)),
     )
+
+
+def certify_task(
+    device: CudaDevice,
+    task: Task,
+    finalists: Sequence[Built],
+    baseline: Built,
+    *,
+    toolchain: str = "",
+    seed: int = 0,
+    memory: int = 4 << 30,
+) -> dict[str, Certificate] | Failure:
+    """A certificate for each timed workload of a task, the finalists checked on fresh inputs first.
+
+    `seed` should be one the search did not use; `memory` bounds the bytes of references kept on
+    the host. A Failure where a finalist fails or is wrong.
+    """
+    references = References(task, limit=memory)
+    certificates = {}
+    for timed in task.timed:
+        known: list[Expected] = []
+        for workload in dict.fromkeys((task.smallest.name, timed.name)):
+            where = next(w for w in task.workloads if w.name == workload)
+            known += [references.get(where, *w) for w in standard_sets(task, where, seed=seed)]
+        failure = _checked(device, task, [*finalists, baseline], known)
+        if failure is not None:
+            return failure
+
+        def wrong(inputs: Inputs, left: Outputs, known: Sequence[Expected] = tuple(known)) -> str:
+            expect = next(item for item in known if item.inputs is inputs)
+            return check(task, left, expect).message
+
+        made = certify(
+            device, finalists, baseline, workload=timed, small=task.smallest, wrong=wrong,
+            toolchain=toolchain,
+        )  # fmt: skip
+        if isinstance(made, Failure):
+            return made
+        certificates[timed.name] = made
+    return certificates
+
+
+def _checked(
+    device: CudaDevice, task: Task, builts: Sequence[Built], known: Sequence[Expected]
+) -> Failure | None:
+    """The failure of the first kernel that fails or is wrong on a set; None where all are right."""
+    for number, built in enumerate(builts):
+        for expect in known:
+            left = device.run(built, expect.workload, expect.inputs, timeout=FIRST_SECONDS)
+            if isinstance(left, Failure):
+                return left
+            verdict = check(task, left, expect)
+            if not verdict.passed:
+                text = f"finalist {number} on {expect.workload.name}: {verdict.message}"
+                return Failure(Fault("non_deterministic", text))
+    return None
 
 
 def _sample(
@@ -154,14 +222,14 @@ def _interval(values: Array) -> tuple[float, float]:
     return centre - CONFIDENCE_Z * error, centre + CONFIDENCE_Z * error
 
 
-def _audited(device: CudaDevice, winner: int, check: Check) -> tuple[str, ...]:
+def _audited(device: CudaDevice, winner: int, wrong: Wrong) -> tuple[str, ...]:
     """What is wrong with outputs of the winner's timed launches."""
-    wrong = [check(inputs, left) for side, inputs, left in device.audit() if side == winner]
-    return tuple(dict.fromkeys(f"a timed launch: {text}" for text in wrong if text))
+    texts = [wrong(inputs, left) for side, inputs, left in device.audit() if side == winner]
+    return tuple(dict.fromkeys(f"a timed launch: {text}" for text in texts if text))
 
 
 def _stress(
-    device: CudaDevice, built: Built, workload: Workload, check: Check
+    device: CudaDevice, built: Built, workload: Workload, wrong: Wrong
 ) -> tuple[float | None, tuple[str, ...]]:
     """Drift over ten thousand launches, and what speaks against the kernel after them."""
     found = device.stress(built, workload, STRESS_LAUNCHES)
@@ -169,7 +237,7 @@ def _stress(
         return None, (f"under stress: {found.message}",)
     left = found["left"]
     _, inputs = device.prepared(built, workload)
-    text = check(inputs, Outputs(left.arrays, inputs_changed=left.changed))
+    text = wrong(inputs, Outputs(left.arrays, inputs_changed=left.changed))
     problems = [f"after {found['launches']} launches: {text}"] if text else []
     drift = float(found["drift"])
     if drift > DRIFT_LIMIT:
