@@ -92,12 +92,15 @@ def chosen(value: Array, active: Active | None) -> Array:
 
 
 def assigned(old: Array | None, new: Array, active: Active | None, lanes: int) -> Array:
-    """The register after `new` (one value a lane of `active`, or one for all) was written."""
+    """The register after `new` (one value a lane of `active`, or one for all) was written.
+
+    Other lanes of a register that held nothing hold anything: no path reads them unwritten, or
+    the register would have been given zeros at the start of its frame.
+    """
     if active is None:
         return new
     if old is None:
         fresh = np.empty((lanes, *new.shape[1:]), new.dtype)
-        fresh.fill(0)
     elif old.shape[0] == 1:
         fresh = np.empty((lanes, *old.shape[1:]), new.dtype)
         fresh[:] = old
@@ -111,7 +114,6 @@ def blended(old: Array | None, new: Array, active: Active, lanes: int) -> Array:
     """As `assigned`, where `new` has a value for every lane of the chunk."""
     if old is None:
         fresh = np.empty((lanes, *new.shape[1:]), new.dtype)
-        fresh.fill(0)
     elif old.shape[0] == 1:
         fresh = np.empty((lanes, *old.shape[1:]), new.dtype)
         fresh[:] = old
