@@ -158,6 +158,13 @@ def test_uninitialised_module_variable_is_refused() -> None:
     assert rules(text) == ["module-state"]
 
 
+def test_a_module_variable_that_nothing_uses_passes() -> None:
+    """The compiler of CUDA 13 declares such a helper for atomicExch."""
+    helper = ".global .align 1 .u8 _ZN26__nv_atomic_triv_cp_helperIjE5__valE;\n"
+    text = entry(USES + "atom.global.exch.b32 %r1, [%rd1], 1;").replace(HEAD, HEAD + helper)
+    assert rules(text) == []
+
+
 def test_entries_are_exactly_those_launched() -> None:
     """A missing entry and an entry that nothing launches are both refused."""
     text = entry("ret;")
