@@ -13,12 +13,16 @@ from typing import Any
 import numpy as np
 
 from ptxsearch.errors import TaskError
-from ptxsearch.evaluation import Array, Inputs
+from ptxsearch.evaluation import Array, Built, Inputs, Outputs
 from ptxsearch.inputs import distributions, make_inputs
+from ptxsearch.kernel import Kernel
 from ptxsearch.param import FLOATS, Param, limits
+from ptxsearch.protocols import Device
 from ptxsearch.tasks import Reference, Task, Workload
+from ptxsearch.toolchain import CompileFailure
 
 _UNKNOWN_TOLERANCE = 1e-5
+_BASELINE_SECONDS = 60.0
 # What a reference may raise: its author's mistakes, each reported as the task's.
 _MISTAKES = (
     ArithmeticError, AssertionError, AttributeError, BufferError, ImportError, LookupError,
@@ -79,6 +83,34 @@ def expected(
     name = inputs.label.split(",")[0]
     tolerances = {p.name: tolerance(task, p.name, workload, name) for p in task.outputs}
     return Expected(arrays, scales, tolerances, inputs, workload)
+
+
+def measure_baseline(
+    task: Task, device: Device, build: Callable[[Kernel], Built | CompileFailure]
+) -> Measure | None:
+    """How a task without a reference gets its expected outputs: its baseline runs on `device`.
+
+    None where the task has a reference. The measure raises TaskError where the baseline fails.
+    """
+    if task.reference is not None:
+        return None
+
+    def measure(inputs: Inputs) -> Mapping[str, Array]:
+        built = build(task.baseline)
+        workload = next(w for w in task.workloads if dict(w.sizes) == dict(inputs.sizes))
+        got = (
+            device.run(built, workload, inputs, timeout=_BASELINE_SECONDS)
+            if isinstance(built, Built)
+            else built
+        )
+        if isinstance(got, Outputs):
+            return got.arrays
+        why = got.text if isinstance(got, CompileFailure) else got.message
+        raise TaskError(
+            f"the baseline of {task.name!r}, which is its reference, fails ({why})", "mend it"
+        )
+
+    return measure
 
 
 def arguments(function: Reference, inputs: Inputs) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ptxsearch.errors import TaskError
 from ptxsearch.expression import evaluate
 from ptxsearch.kernel import Kernel, Value
 from ptxsearch.kernelfile import read_kernel
-from ptxsearch.param import DTYPES, FLOATS, Param
+from ptxsearch.param import DTYPES, FLOATS, Param, Role
 from ptxsearch.record import Record
 
 __all__ = [
@@ -165,6 +165,7 @@ class Task:
         *,
         inputs: Mapping[str, Any],
         outputs: Sequence[str] = (),
+        updates: Sequence[str] = (),
         name: str = "",
     ) -> Task:
         """A task from a kernel that works: its outputs are the reference, whatever they are.
@@ -172,12 +173,17 @@ class Task:
         `baseline` is a kernel or the path of one (with its launches in the JSON beside it).
         `inputs` are example arguments in the entry's order: arrays (their shapes and dtypes are
         kept, data is drawn anew) and numbers (passed by value). `outputs` names the arrays that
-        the kernel writes; left out, they are the pointers that its CUDA C++ does not call const.
+        the kernel fills; left out, they are the pointers that its CUDA C++ does not call const.
+        `updates` names those that it also reads.
         """
         if not isinstance(baseline, Kernel):
             baseline = read_kernel(Path(baseline))
         outputs = tuple(outputs) or _written(baseline, inputs)
-        unknown = sorted(set(outputs) - set(inputs))
+        roles: dict[str, Role] = {
+            **dict.fromkeys(outputs, "out"),
+            **dict.fromkeys(updates, "inout"),
+        }
+        unknown = sorted(set(roles) - set(inputs))
         if unknown:
             raise TaskError(f"output {unknown[0]!r} is no argument", f"use {', '.join(inputs)}")
         return cls(
@@ -185,13 +191,13 @@ class Task:
             level=1,
             description="Compute what the baseline kernel computes: it is the reference.",
             params=tuple(
-                _param(argument, value, "out" if argument in outputs else "in")
+                _param(argument, value, roles.get(argument, "in"))
                 for argument, value in inputs.items()
             ),
             workloads=(Workload("given", {}, timed=True),),
             reference=None,
             baseline=baseline,
-            tolerance=dict.fromkeys(outputs, _BASELINE_TOLERANCE),
+            tolerance=dict.fromkeys(roles, _BASELINE_TOLERANCE),
         )
 
     @property
@@ -272,7 +278,7 @@ def task(
     return define
 
 
-def _param(name: str, value: Any, role: Literal["in", "out"]) -> Param:
+def _param(name: str, value: Any, role: Role) -> Param:
     array = np.asarray(value)
     kinds = {kind: dtype for dtype, kind in DTYPES.items()}
     if array.ndim == 0 and not isinstance(value, np.generic | np.ndarray):
