@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from ptxsearch.emulator.device import EmulatedDevice
+from ptxsearch.errors import TaskError
 from ptxsearch.inputs import make_inputs
+from ptxsearch.kernel import Kernel, Launch
 from ptxsearch.pipeline import Pipeline
 from ptxsearch.taskfile import bundled, load_task
 from ptxsearch.tasklint import disagreement
@@ -46,7 +48,7 @@ def test_configurations_drawn_from_the_space_are_right(pipeline: Pipeline, name:
     task = untimed(name)
     space = task.baseline.space
     assert space is not None
-    for row in space.sample(np.random.default_rng(7), 4):
+    for row in space.sample(np.random.default_rng(7), 2):
         values = space.values(row)
         found = pipeline.evaluate(task, task.baseline.with_values(**values))
         assert found.ok, f"{values}: {found.message}"
@@ -75,3 +77,47 @@ def test_transpose_leaves_room_above_its_naive_start() -> None:
     times = device.time(builts, full, 1)  # type: ignore[arg-type]
     assert isinstance(times, np.ndarray)
     assert times[0, 0] > 2 * times[0, 1]
+
+
+SQUARES = """
+extern "C" __global__ void squares(const float* x, float* out, float* total, int n) {
+  const int i = blockIdx.x * 64 + threadIdx.x;
+  if (i >= n) return;
+  out[i] = x[i] * x[i] + 1.0f;
+  total[i] += out[i];
+}
+"""
+
+
+def squares(source: str) -> Kernel:
+    """A kernel on 500 floats that updates one array and fills another."""
+    return Kernel(source, "cuda", (Launch("squares", ("x", "out", "total", "n"), ("8",), ("64",)),))
+
+
+def test_a_kernel_that_is_its_own_reference_judges_others(pipeline: Pipeline) -> None:
+    """What the baseline computes passes, anything else is wrong."""
+    example = np.zeros(500, dtype=np.float32)
+    task = Task.from_kernel(
+        squares(SQUARES),
+        inputs={"x": example, "out": example, "total": example, "n": 500},
+        outputs=["out"],
+        updates=["total"],
+    )
+    assert pipeline.evaluate(task, task.baseline).ok
+    same = squares(SQUARES.replace("x[i] * x[i] + 1.0f", "1.0f + x[i] * x[i]"))
+    assert pipeline.evaluate(task, same).ok
+    other = squares(SQUARES.replace("1.0f", "2.0f"))
+    assert pipeline.evaluate(task, other).status == "WRONG"
+
+
+def test_a_baseline_that_fails_cannot_be_a_reference(pipeline: Pipeline) -> None:
+    """The error names the task's kernel and what happened to it."""
+    example = np.zeros(500, dtype=np.float32)
+    task = Task.from_kernel(
+        squares(SQUARES.replace("i >= n", "i > n + 9")),
+        inputs={"x": example, "out": example, "total": example, "n": 500},
+        outputs=["out"],
+        updates=["total"],
+    )
+    with pytest.raises(TaskError, match=r"baseline of 'squares'.*outside every object"):
+        pipeline.evaluate(task, squares(SQUARES))
