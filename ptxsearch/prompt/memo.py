@@ -26,7 +26,7 @@ def memo_lines(view: TreeView) -> list[str]:
     if best.evaluation is not None and best.evaluation.ok:
         lines.append(
             f"- best kernel: #{best.id} ({_clip(best.edit.summary)}), "
-            f"{duration(best.evaluation.seconds)}{_over(best, view.root, 'the baseline')}"
+            f"{duration(best.evaluation.seconds)}{_over(best, view.root, 'the tuned baseline')}"
         )
     ranked = sorted(tried, key=lambda name: (-_gain(view, tried[name]), name))
     return lines + [_strategy(view, name, tried[name]) for name in ranked[:MOST_STRATEGIES]]
@@ -57,7 +57,7 @@ def lineage_lines(view: TreeView, node: Node) -> list[str]:
         return []
     return [
         f"- #{step.id} {step.edit.strategy}: {_clip(step.edit.summary)}"
-        f"{_over(step, view.root, 'the baseline')}"
+        f"{_over(step, view.root, 'the tuned baseline')}"
         for step in path[1:]
     ]
 
