@@ -20,8 +20,8 @@ _GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _BLOCK_LIMITS = (1024, 1024, 64)
 
 
-class BoundLaunch(Protocol):
-    """A launch with evaluated numbers; an argument is a name or a whole number."""
+class LaunchFacts(Protocol):
+    """What lint reads of a launch with evaluated numbers; an argument is a name or a number."""
 
     @property
     def entry(self) -> str:
@@ -50,7 +50,7 @@ class BoundLaunch(Protocol):
 
 def lint(
     module: Module,
-    launches: Sequence[BoundLaunch],
+    launches: Sequence[LaunchFacts],
     *,
     allow: Collection[str] = (),
     sizes: Mapping[str, int] | None = None,
@@ -78,7 +78,7 @@ def lint(
     return tuple(dict.fromkeys(found))
 
 
-def _entries(module: Module, launches: Sequence[BoundLaunch]) -> Iterator[Finding]:
+def _entries(module: Module, launches: Sequence[LaunchFacts]) -> Iterator[Finding]:
     wanted = dict.fromkeys(launch.entry for launch in launches)
     there = ", ".join(module.entries) or "none"
     for name in wanted:
@@ -92,7 +92,7 @@ def _entries(module: Module, launches: Sequence[BoundLaunch]) -> Iterator[Findin
             yield Finding("entries", line, message)
 
 
-def _arguments(entry: Function, launch: BoundLaunch, sizes: Mapping[str, int]) -> Iterator[Finding]:
+def _arguments(entry: Function, launch: LaunchFacts, sizes: Mapping[str, int]) -> Iterator[Finding]:
     if len(launch.args) != len(entry.params):
         yield Finding(
             "arguments",
@@ -129,7 +129,7 @@ def _mismatch(param: Variable, argument: str | int, sizes: Mapping[str, int]) ->
     )
 
 
-def _shape(entry: Function, launch: BoundLaunch, limits: Arch | None) -> Iterator[Finding]:
+def _shape(entry: Function, launch: LaunchFacts, limits: Arch | None) -> Iterator[Finding]:
     def finding(message: str) -> Finding:
         return Finding("shape", entry.line, f"launch of '{entry.name}': {message}")
 
@@ -152,7 +152,7 @@ def _shape(entry: Function, launch: BoundLaunch, limits: Arch | None) -> Iterato
     yield from map(finding, _cluster(entry, launch, limits))
 
 
-def _cluster(entry: Function, launch: BoundLaunch, limits: Arch | None) -> Iterator[str]:
+def _cluster(entry: Function, launch: LaunchFacts, limits: Arch | None) -> Iterator[str]:
     declared = entry.directives.get("reqnctapercluster")
     cluster = tuple(launch.cluster)
     if declared is not None and cluster not in ((1, 1, 1), declared):
