@@ -73,8 +73,9 @@ class Target:
     def pieces(self, frame: Frame, active: Active | None) -> Iterator[Piece]:
         """The places that the active lanes address, after bounds and alignment checks."""
         pattern = frame.pattern(self.slot, active)
-        if pattern.source.dtype.itemsize == 4 and self.offset < 0 and self.space != "shared":
-            pattern = Pattern(pattern.source.astype(np.uint64), active, frame.chunk.lanes)
+        if pattern.hi >> 31 == 1 and pattern.source.dtype.itemsize == 4:
+            wrapped = pattern.source.view(np.int32).astype(np.int64)
+            pattern = Pattern(wrapped, active, frame.chunk.lanes)
         if not pattern.aligned(self.size, self.offset):
             self._misaligned(frame, pattern)
         if self.space in OWN_SPACES:

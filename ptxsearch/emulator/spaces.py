@@ -11,14 +11,14 @@ from ptxsearch.emulator.halt import one_of
 from ptxsearch.emulator.memory import WINDOW, WINDOWS
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.pure import over_all, over_some
-from ptxsearch.ptx.syntax import Instruction, Name
+from ptxsearch.ptx.syntax import Instruction
 
 if TYPE_CHECKING:
     from ptxsearch.emulator.translate import Translator
 
 
 def build_convert_address(t: Translator, instruction: Instruction) -> Step:
-    """The step of `cvta` and `cvta.to`."""
+    """The step of `cvta` and `cvta.to`; addresses of parameters are generic from the start."""
     space = next(
         (m.partition("::")[0] for m in instruction.modifiers if m.partition("::")[0] in WINDOWS),
         "global",
@@ -27,10 +27,7 @@ def build_convert_address(t: Translator, instruction: Instruction) -> Step:
     slot, offset, _ = t.address(source, space)
     where = t.target(target)
     kind = t.storage(target)  # type: ignore[arg-type]
-    entry = space == "param" or (isinstance(source, Name) and source.name in t.code.places)
-    window = WINDOWS[space]
-    if space == "param" and not entry:
-        window = 0
+    window = 0 if space == "param" else WINDOWS[space]
     if "to" in instruction.modifiers:
         window = -window
     change = np.uint64((window + offset) & 0xFFFF_FFFF_FFFF_FFFF)

@@ -123,7 +123,8 @@ class Stamps:
         """Take bytes (a row for each element of `size` bytes) as never written."""
         self.granules(1)
         if self.writers is not None:
-            rows = self._rows(self.writers, size)
+            whole = self.writers.size // size * size
+            rows = self.writers[:whole].reshape(-1, size)
             rows[elements] = np.where(undefined, 0, rows[elements])
         self.full, self.tested = False, -1
 
