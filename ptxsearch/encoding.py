@@ -70,7 +70,8 @@ class Encoding:
     def costs(self, parameter: float, other: float) -> Array:
         """One cost for every column that is a parameter, another for the rest."""
         base = len(self.space.names)
-        return np.r_[np.full(base, parameter), np.full(len(self.start.lengths) - base, other)]
+        rest = len(self.start.lengths) - base
+        return np.concatenate([np.full(base, parameter), np.full(rest, other)])
 
     def pool(self, rng: np.random.Generator, *, near: Rows | None = None) -> Rows:
         """Candidates: all legal rows, or random ones and the neighbours of those in `near`."""

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
+from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
 
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -24,6 +26,47 @@ LENGTHS = (0.15, 0.4, 1.0, 3.0, np.inf)
 THETAS = (0.5, 1.0, 2.0, 5.0)
 _SPREAD = 1.5
 FIT_POINTS = 120
+NOISE = 1e-3
+_FAILED_QUANTILE = 0.75
+
+
+def targets(seconds: Array) -> Array:
+    """What is learned of times (nan: failed), lower is better: normal scores of their ranks.
+
+    Ranks make a kernel whose times span 100x and one whose times span 2x alike. A failure is as
+    bad as the slowest quarter, no worse: the best configurations sit beside the resource limits,
+    and punished failures would hide them.
+    """
+    valid = np.isfinite(seconds)
+    scores = ndtri((rankdata(seconds[valid]) - 0.5) / valid.sum())
+    y = np.full(len(seconds), np.quantile(scores, _FAILED_QUANTILE))
+    y[valid] = scores
+    return y
+
+
+def noises(seconds: Array, deviations: Array) -> Array:
+    """The noise variance of each result relative to the process' variance.
+
+    A standard deviation (0: unknown) counts against the spread of all log times, which the ranks
+    map to about 1.
+    """
+    logs = np.log(seconds[np.isfinite(seconds)])
+    spread = max(float(np.std(logs)), 1e-3) if len(logs) > 1 else 1.0
+    relative = np.where(np.isfinite(seconds), deviations / seconds, 0.0)
+    return np.asarray(NOISE + (relative / spread) ** 2)
+
+
+def log_improvement(mean: Array, sd: Array, *, best: float) -> Array:
+    """Log E max(best - y, 0) for y normal, also where the improvement is next to impossible.
+
+    Below z = -6 the tail expansion phi(z) / z^2 stands for the difference of nearly equal terms.
+    """
+    z = (best - mean) / sd
+    near = np.maximum(z, -6.0)
+    density = np.exp(-0.5 * near * near) / math.sqrt(2 * math.pi)
+    value = np.log(np.maximum(near * ndtr(near) + density, 1e-300))
+    tail = -0.5 * z * z - 0.5 * math.log(2 * math.pi) - 2 * np.log(np.maximum(-z, 1.0))
+    return np.asarray(np.log(sd) + np.where(z > -6.0, value, tail))
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from ptxsearch.encoding import Columns, Encoding
 from ptxsearch.errors import UsageError
 from ptxsearch.space import Rows, Space, Value, Values
-from ptxsearch.surrogate import Array, Process, Sample, Shape, fit, thinned
+from ptxsearch.surrogate import (
+    NOISE,
+    Array,
+    Process,
+    Sample,
+    Shape,
+    fit,
+    log_improvement,
+    noises,
+    targets,
+    thinned,
+)
 
 _DESIGN = 10
 _REFITS = (10, 14, 20, 28, 40, 56, 80, 110, 150, 200, 260, 330, 420, 540, 700, 900, 1200, 1600)
 _FOLLOWED = 3072
 _NEAR_BEST = 5
-_NOISE = 1e-3
-_FAILED_QUANTILE = 0.75
 _COSTS = ((-1.4, 0.0), (1.0, 1.0))
 
 
@@ -211,7 +218,7 @@ class Tuner:
         shapes = self._shapes_at(_epoch(start))
         model = _Model(self._encoding, shapes, rows, start=start, capacity=start)
         if len(rows) > _FOLLOWED:
-            score = model.improvement([prefix[i] for i in thinned(targets(prefix))], [])
+            score = model.improvement([prefix[i] for i in thinned(targets(_seconds(prefix)))], [])
             rows = rows[np.sort(np.argsort(-score, kind="stable")[:_FOLLOWED])]
         later = min((n for n in _REFITS if n > start), default=self.budget + start)
         return _Model(self._encoding, shapes, rows, start=start, capacity=later)
@@ -225,7 +232,9 @@ class Tuner:
             )
             prefix = self.history[:epoch]
             x, basis = self._encoding.columns(_rows_of(self.space, prefix))
-            sample = Sample(x, targets(prefix), basis, noises(prefix))
+            seconds = _seconds(prefix)
+            noise = noises(seconds, _deviations(prefix))
+            sample = Sample(x, targets(seconds), basis, noise)
             self._shapes[epoch] = [
                 fit(
                     sample,
@@ -264,16 +273,17 @@ class _Model:
         uncertainty around it goes, and a batch spreads out.
         """
         fresh = history[self._processes[0].count :]
-        y = targets(history)
+        seconds = _seconds(history)
+        y, noise = targets(seconds), noises(seconds, _deviations(history))
         score = np.full(len(self.rows), -np.inf)
         for process in self._processes:
             if fresh:
                 rows = _rows_of(self._encoding.space, fresh)
-                process.add(*self._encoding.columns(rows), noises(history)[-len(fresh) :])
+                process.add(*self._encoding.columns(rows), noise[-len(fresh) :])
             left = None
             if pending:
                 x = self._encoding.encode(np.array(pending, dtype=np.int64))
-                left = process.shrunk(x, _NOISE)
+                left = process.shrunk(x, NOISE)
             mean, sd = process.posterior(y, left=left)
             score = np.logaddexp(score, log_improvement(mean, sd, best=float(y.min())))
         return score
@@ -288,42 +298,9 @@ def _rows_of(space: Space, history: Sequence[Told]) -> Rows:
     return np.array([space.row(told.values) for told in history], dtype=np.int64)
 
 
-def targets(history: Sequence[Told]) -> Array:
-    """What the model learns, lower is better: normal scores of the ranks of the times.
-
-    Ranks make a kernel whose times span 100x and one whose times span 2x alike. A failure is as
-    bad as the slowest quarter, no worse: the best configurations sit beside the resource limits,
-    and punished failures would hide them.
-    """
-    seconds = np.array([np.nan if told.seconds is None else told.seconds for told in history])
-    valid = np.isfinite(seconds)
-    scores = ndtri((rankdata(seconds[valid]) - 0.5) / valid.sum())
-    y = np.full(len(seconds), np.quantile(scores, _FAILED_QUANTILE))
-    y[valid] = scores
-    return y
+def _seconds(history: Sequence[Told]) -> Array:
+    return np.array([np.nan if told.seconds is None else told.seconds for told in history])
 
 
-def noises(history: Sequence[Told]) -> Array:
-    """The noise variance of each result relative to the model's variance.
-
-    A told `sd` counts against the spread of all log times, which the ranks map to about 1.
-    """
-    logs = np.log([told.seconds for told in history if told.seconds is not None])
-    spread = max(float(np.std(logs)), 1e-3) if len(logs) > 1 else 1.0
-    relative = [(told.sd or 0.0) / told.seconds if told.seconds else 0.0 for told in history]
-    return _NOISE + (np.array(relative) / spread) ** 2
-
-
-def log_improvement(mean: Array, sd: Array, *, best: float) -> Array:
-    """Log E max(best - y, 0) for y normal, also where the improvement is next to impossible.
-
-    Below z = -6 the tail expansion phi(z) / z^2 stands for the difference of nearly equal terms.
-    """
-    # Where all measurements are equal the model leaves no spread at all.
-    sd = np.maximum(sd, 1e-12)
-    z = (best - mean) / sd
-    near = np.maximum(z, -6.0)
-    density = np.exp(-0.5 * near * near) / math.sqrt(2 * math.pi)
-    value = np.log(np.maximum(near * ndtr(near) + density, 1e-300))
-    tail = -0.5 * z * z - 0.5 * math.log(2 * math.pi) - 2 * np.log(np.maximum(-z, 1.0))
-    return np.asarray(np.log(sd) + np.where(z > -6.0, value, tail))
+def _deviations(history: Sequence[Told]) -> Array:
+    return np.array([told.sd or 0.0 for told in history])

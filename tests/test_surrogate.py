@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
-from ptxsearch.surrogate import FIT_POINTS, Array, Process, Sample, Shape, fit, thinned
+from ptxsearch.surrogate import (
+    FIT_POINTS,
+    NOISE,
+    Array,
+    Process,
+    Sample,
+    Shape,
+    fit,
+    log_improvement,
+    noises,
+    targets,
+    thinned,
+)
 
 SHAPE = Shape((0.4, np.inf, 1.0), theta=2.0)
-NOISE = 1e-3
 
 
 def kernel(a: Array, b: Array) -> Array:
@@ -114,3 +128,35 @@ def test_thinning_keeps_the_best() -> None:
     assert len(kept) <= FIT_POINTS
     assert set(np.argsort(y)[: FIT_POINTS // 2]) <= set(kept)
     assert thinned(y[:50]).tolist() == list(range(50))
+
+
+def test_targets_are_normal_scores() -> None:
+    """Times become normal scores of their ranks, a failure the 75 % quantile of them."""
+    seconds = np.array([3.0, np.nan, 1.0, 2.0, 4.0])
+    quartiles = [-1.1503493803760079, -0.3186393639643752, 0.3186393639643752, 1.1503493803760079]
+    y = targets(seconds)
+    np.testing.assert_allclose(y[[2, 3, 0, 4]], quartiles, rtol=1e-12)
+    assert y[1] == pytest.approx(np.quantile(quartiles, 0.75))
+
+
+@pytest.mark.parametrize("z", [2.0, 0.0, -3.0, -5.9, -6.1, -12.0, -25.0])
+def test_log_improvement_is_the_integral(z: float) -> None:
+    """The log expected improvement is that of numerical integration, far into the tail."""
+    sd, best = 0.7, -1.0
+    mean = best - z * sd
+    scale = min(z, 0.0) ** 2 / 2
+    area, _ = quad(lambda u: (z - u) * math.exp(scale - u * u / 2), z - 40, z, limit=400)
+    expected = math.log(sd * area / math.sqrt(2 * math.pi)) - scale
+    found = log_improvement(np.array([mean]), np.array([sd]), best=best)[0]
+    assert found == pytest.approx(expected, abs=0.1 if z < -6 else 1e-6)
+
+
+def test_noise_counts_against_the_spread() -> None:
+    """A deviation of 10 % weighs less where times span e-fold than where they span a tenth."""
+    told = np.array([0.1, 0.0, 0.0])
+    wide = noises(np.array([1.0, math.e, math.e**2]), told)
+    narrow = noises(np.array([1.0, 1.05, 1.1]), told)
+    spread = np.std([0.0, 1.0, 2.0])
+    assert wide[0] == pytest.approx(NOISE + (0.1 / spread) ** 2)
+    assert narrow[0] > 10 * wide[0]
+    assert wide[1] == pytest.approx(NOISE)

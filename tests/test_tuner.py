@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.integrate import quad
 
 from ptxsearch import replay
 from ptxsearch.errors import SpaceError, UsageError
 from ptxsearch.space import Rows, Space, Value, Values
-from ptxsearch.tuner import Told, Tuner, log_improvement, targets
+from ptxsearch.tuner import Tuner
 
 DATA = Path(__file__).parent / "data" / "spaces"
 SMALL = Space(
@@ -261,27 +260,6 @@ def test_contenders_are_those_that_noise_hides() -> None:
     tuner.tell({"a": 1}, 1.0, sd=0.001)
     assert tuner.contenders() == []
     assert len(tuner.history) == 4
-
-
-def test_targets_are_normal_scores() -> None:
-    """Times become normal scores of their ranks, a failure the 75 % quantile of them."""
-    told = [Told({}, t) for t in (3.0, None, 1.0, 2.0, 4.0)]
-    quartiles = [-1.1503493803760079, -0.3186393639643752, 0.3186393639643752, 1.1503493803760079]
-    y = targets(told)
-    np.testing.assert_allclose(y[[2, 3, 0, 4]], quartiles, rtol=1e-12)
-    assert y[1] == pytest.approx(np.quantile(quartiles, 0.75))
-
-
-@pytest.mark.parametrize("z", [2.0, 0.0, -3.0, -5.9, -6.1, -12.0, -25.0])
-def test_log_improvement_is_the_integral(z: float) -> None:
-    """The log expected improvement is that of numerical integration, far into the tail."""
-    sd, best = 0.7, -1.0
-    mean = best - z * sd
-    scale = min(z, 0.0) ** 2 / 2
-    area, _ = quad(lambda u: (z - u) * math.exp(scale - u * u / 2), z - 40, z, limit=400)
-    expected = math.log(sd * area / math.sqrt(2 * math.pi)) - scale
-    found = log_improvement(np.array([mean]), np.array([sd]), best=best)[0]
-    assert found == pytest.approx(expected, abs=0.1 if z < -6 else 1e-6)
 
 
 def test_mistakes_are_refused() -> None:
