@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +132,41 @@ def test_killed_worker_is_replaced(shared: CudaDevice) -> None:
     left = shared.run(built("double"), WORKLOAD, inputs(), timeout=1.0)
     assert isinstance(left, Outputs)
     assert shared.restarts == before + 1
+
+
+def test_worker_ends_with_its_parent() -> None:
+    """A parent killed while a kernel hangs leaves no process behind."""
+    program = (
+        "from tests.test_gpu_device import *\n"
+        "device = CudaDevice(driver=FAKE, instruments=INSTRUMENTS)\n"
+        "print(device._runner._child.process.pid, flush=True)\n"
+        "device.run(built('hang'), WORKLOAD, inputs(), timeout=60.0)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    time.sleep(1.0)
+    assert Path(f"/proc/{worker}").exists()
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 10.0
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{worker}").exists()
+
+
+def test_worker_outlives_the_thread_that_started_it() -> None:
+    """A device made in a thread that has ended still runs, in the same process."""
+    made: list[CudaDevice] = []
+    thread = threading.Thread(
+        target=lambda: made.append(CudaDevice(driver=FAKE, instruments=INSTRUMENTS))
+    )
+    thread.start()
+    thread.join()
+    left = made[0].run(built("double"), WORKLOAD, inputs(), timeout=1.0)
+    assert isinstance(left, Outputs)
+    assert made[0].restarts == 0
+    made[0].close()
 
 
 def test_refused_launch_is_a_value_without_a_restart(shared: CudaDevice) -> None:

@@ -7,12 +7,13 @@ FD INDEX DRIVER; DRIVER names the driver class as module:class.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
+import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -28,8 +29,6 @@ from ptxsearch.gpu.stress import stress, warm_times
 from ptxsearch.gpu.timing import Hang
 
 __all__ = ["serve"]
-
-PR_SET_PDEATHSIG = 1
 
 
 def serve(channel: Channel, driver: Driver) -> None:
@@ -71,10 +70,21 @@ def answer(session: Session, job: Callable[..., Any], message: dict[str, Any]) -
     return Reply(value, last=hung or session.sampler.lost)
 
 
+def _end_with(descriptor: int) -> None:
+    """End this process when the parent closes its end or dies, whatever is running.
+
+    A parent-death signal would come when the thread that started us ends, not its process.
+    """
+    parent = select.poll()
+    parent.register(descriptor, select.POLLRDHUP)
+    parent.poll()
+    os._exit(0)
+
+
 def main(arguments: list[str]) -> None:
     """Serve on the inherited descriptor; die with the parent."""
     descriptor, index, name = int(arguments[0]), int(arguments[1]), arguments[2]
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=descriptor))
     module, _, kind = name.partition(":")
