@@ -8,6 +8,7 @@ makes more than twelve calls an evaluation of its budget is cut off.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import random
 import sys
 import warnings
@@ -44,6 +45,11 @@ KERNEL_TUNER = (
 SLOW = ("bayes_opt", "bayes_opt (mended)", "optuna TPE", "optuna GP")
 STRATEGIES = (*KERNEL_TUNER, *SLOW)
 CALLS_AN_EVALUATION = 12
+
+
+def missing() -> dict[str, str]:
+    """The strategies that cannot run here, each with the package it lacks."""
+    return {} if importlib.util.find_spec("torch") else {"optuna GP": "torch"}
 
 
 class Ledger:

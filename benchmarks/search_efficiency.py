@@ -243,7 +243,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif not options.no_peers:
         import peers
 
-        strategies = peers.STRATEGIES
+        strategies = [name for name in peers.STRATEGIES if name not in peers.missing()]
+        for name, package in peers.missing().items():
+            print(f"{name} is left out: it needs {package}", file=sys.stderr)
     results, curves = [], defaultdict(list)
     for path in options.space:
         _, recording = replay.load(path, noise=False)
