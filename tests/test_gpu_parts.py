@@ -23,7 +23,7 @@ from ptxsearch.gpu.instruments import ENTRIES, Instruments, compile_instruments
 from ptxsearch.gpu.lock import DeviceLock
 from ptxsearch.gpu.memory import GUARD, Memory
 from ptxsearch.gpu.sequence import ArgumentMismatch, Loaded, program
-from ptxsearch.gpu.session import Session
+from ptxsearch.gpu.session import Left, Session
 from ptxsearch.gpu.timing import Side, repeats
 from ptxsearch.kernel import Kernel, Launch, Scratch, TensorMap
 from ptxsearch.tasks import Workload
@@ -118,6 +118,17 @@ def test_memory_is_given_back() -> None:
     made.run(program=program(built(), data()), token=1, timeout=1.0)
     made.drop(token=1)
     assert made.memory.used == before
+
+
+def test_no_answer_stays_on_the_device() -> None:
+    """After a run no block of memory holds its outputs for the next kernel to find."""
+    made, driver = session()
+    made.hold(token=1, label="", **parts(data()))
+    left = made.run(program=program(built(), data()), token=1, timeout=1.0)
+    assert isinstance(left, Left)
+    answer = left.arrays["y"].tobytes()
+    assert answer == (2 * np.asarray(data().values["x"])).tobytes()
+    assert all(answer not in block.tobytes() for block in driver.blocks.values())
 
 
 def test_budget_is_a_bound() -> None:

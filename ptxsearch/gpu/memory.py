@@ -186,6 +186,12 @@ class Memory:
             region = placement.arrays[name]
             self._driver.copy(region.pointer, address, region.size)
 
+    def wipe(self, placement: Placement) -> None:
+        """Leave no result behind: the next kernel may look for the answers of earlier ones."""
+        results = [placement.arrays[name] for name in placement.inputs.written]
+        for region in [*results, *placement.scratch]:
+            self._instruments.fill(region.pointer, region.size, placement.seed)
+
     def release(self, placement: Placement) -> None:
         """Give a placement's memory back."""
         for region in placement.regions:

@@ -169,6 +169,8 @@ class _Group:
     def _finish(self) -> None:
         if self.session.sampler.lost:
             return
+        for placement in self.placed:
+            self.session.memory.wipe(placement)
         self.session.kept.extend(self.placed)
         for loaded in self.loaded:
             loaded.unload()

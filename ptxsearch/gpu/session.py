@@ -138,6 +138,7 @@ class Session:
     def _clear(self, placement: Placement, loaded: Loaded) -> None:
         """Give memory and module back, unless the context is lost and has none."""
         if not self.sampler.lost:
+            self.memory.wipe(placement)
             self.memory.release(placement)
             loaded.unload()
 

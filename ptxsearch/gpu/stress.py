@@ -50,6 +50,7 @@ def stress(
     if fault is not None:
         return Failure(fault)
     left = session.left(placement, once, pattern)
+    session.memory.wipe(placement)
     session.memory.release(placement)
     loaded.unload()
     tenth = max(1, len(seconds) // 10)
@@ -87,6 +88,7 @@ def warm_times(
         session.driver.record(end)
         session.sampler.wait(end, GRAPH_LAUNCHES * limit)
         seconds.append(session.driver.seconds(start, end) / GRAPH_LAUNCHES)
+    session.memory.wipe(placement)
     session.memory.release(placement)
     loaded.unload()
     return seconds[2:]
