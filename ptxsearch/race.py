@@ -229,7 +229,8 @@ def race(sample: Callable[[int], Array | Failure], rules: Rules) -> Decision | F
 def guard(groups: Sequence[Array], rules: Rules | None = None) -> Guard:
     """Whether a harness is fit to judge, from a kernel raced against itself.
 
-    Fit means that neither side is accepted and that no bias above the margin is left.
+    Fit means that neither side is accepted and that no bias is left above the margin, or above
+    three standard errors of a median (1.253 sd / sqrt(n)) where the noise is large.
     """
     rules = rules or Rules()
     there = judge(groups, rules)
@@ -241,6 +242,6 @@ def guard(groups: Sequence[Array], rules: Rules | None = None) -> Guard:
     message = ""
     if there.accepted or back.accepted:
         message = "a kernel beats itself: the clock or the buffers favour one side"
-    elif abs(bias) > rules.margin:
+    elif abs(bias) > max(rules.margin, 3 * 1.253 * noise / math.sqrt(len(pairs))):
         message = f"equal kernels differ by {100 * bias:.2f} %: times cannot be trusted"
     return Guard(not message, message, bias, noise, spread)
