@@ -342,6 +342,8 @@ def _json_file(path: Path) -> dict[str, Any]:
         data = json.loads(_text(path))
     except json.JSONDecodeError as error:
         raise UsageError(f"{path}, line {error.lineno}: {error.msg}", "mend the JSON") from error
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deeply", "mend the JSON") from error
     if not isinstance(data, dict):
         raise UsageError(f"{path} holds no JSON object", "write {...}")
     return data

@@ -59,7 +59,7 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
         data = yaml.safe_load(text)
     except OSError as error:
         raise PolicyError(f"{path} cannot be read ({error.strerror})", "check the path") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]

@@ -33,9 +33,10 @@ class Document:
             line = f":{mark.line + 1}" if mark is not None else ""
             problem = getattr(error, "problem", None) or str(error)
             raise TaskError(f"{path}{line}: not YAML ({problem})", "mend the syntax") from error
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise TaskError(f"{path} cannot be read ({error})", "give a readable file") from error
         self.lines: dict[str, int] = {}
+        self._seen: set[int] = set()
         if root is not None:
             self._locate(root, "")
         if not isinstance(self.data, dict):
@@ -43,6 +44,10 @@ class Document:
 
     def _locate(self, node: yaml.Node, where: str) -> None:
         self.lines.setdefault(where, node.start_mark.line + 1)
+        # Aliases may repeat a node without end.
+        if id(node) in self._seen:
+            return
+        self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 inner = f"{where}.{key.value}" if where else str(key.value)

@@ -153,7 +153,7 @@ def _read(path: Path, refused: list[str] | None = None) -> Iterator[dict[str, An
             data = json.loads(line)
             if not isinstance(data, Mapping) or not {"id", "run"} <= set(data):
                 raise ValueError("no id and run")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if refused is None:
                 # The last line of an interrupted write is written again.
                 continue

@@ -25,7 +25,8 @@ from ptxsearch.record import Record
 from ptxsearch.tasks import Task, Workload
 
 _REDRAWS = 3
-_ATOMIC_BYTES = 32 * 8
+_LANES = 32
+_ATOMIC_BYTES = _LANES * 8
 Rule = Literal["floor", "stored", "operations", "unread", "precision"]
 
 
@@ -143,12 +144,14 @@ def stored(task: Task, outputs: Outputs) -> Finding | None:
 def operations(task: Task, workload: Workload, counters: Counters | None) -> Finding | None:
     """Whether as many floating-point operations ran as the best known algorithm needs.
 
-    Silent where operations were not counted or tensor instructions, which hold many, were used.
+    An atomic request may hold an addition of each lane. Silent where operations were not counted
+    or tensor instructions, which hold many, were used.
     """
     least = task.amount("flops_min", workload)
     if counters is None or counters.flops is None or counters.tensor_instructions:
         return None
-    if counters.flops >= least:
+    atomics = (counters.global_atomic_requests or 0) + (counters.shared_atomic_requests or 0)
+    if counters.flops + _LANES * atomics >= least:
         return None
     return Finding(
         "operations",

@@ -231,6 +231,9 @@ class Kernel(Record):
             }
         except ExpressionError as error:
             raise KernelError(error.message, error.remedy) from error
+        for name, shape in shapes.items():
+            if min(shape, default=0) < 0:
+                raise KernelError(f"scratch {name!r} has shape {shape}", "use max(0, ...)")
         zeros = sum(
             math.prod(shapes[b.name]) * ELEMENT_BYTES[b.dtype]
             for b in self.scratch

@@ -64,7 +64,7 @@ def _source(file: Path) -> tuple[str, Language]:
 def _described(beside: Path, source: str, language: Language) -> Kernel:
     try:
         data: Any = json.loads(beside.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise KernelError(f"{beside} is not JSON ({error})", "mend it or remove it") from error
     if not isinstance(data, dict) or set(data) - {*_FIELDS, "schema"}:
         raise KernelError(f"{beside} has other keys than it may", f"use {', '.join(_FIELDS)}")

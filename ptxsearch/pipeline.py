@@ -7,6 +7,7 @@ all checks on, because hardware runs most races and bad accesses "right".
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -19,17 +20,20 @@ from ptxsearch.dossier import Dossier
 from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import KernelError
 from ptxsearch.evaluation import Built, Evaluation, Failure, Outputs, Stage
-from ptxsearch.expectation import Expected, References, standard_sets
+from ptxsearch.expectation import Expected, References, measure_baseline, standard_sets
 from ptxsearch.identity import identity
 from ptxsearch.kernel import ELEMENT_BYTES, BoundLaunch, Kernel
 from ptxsearch.measurement import measure
 from ptxsearch.protocols import AuditedDevice, Device
 from ptxsearch.ptx import SyntaxFault, lint, parse, sanitise
+from ptxsearch.spotcheck import SpotChecker
 from ptxsearch.tasks import Task, Workload
 from ptxsearch.toolchain import CompileFailure, Compiler
 
 FIRST_TIMEOUT = 10.0
 MODELLED_MEMORY, MEASURED_MEMORY = 512 << 20, 12 << 30
+MODELLED_SCRATCH, MEASURED_SCRATCH = 2 << 30, 16 << 30
+MOST_LAUNCHES = 1024
 ATTAINABLE = 0.885
 _REPEATS = 3
 
@@ -38,7 +42,7 @@ class Pipeline:
     """Judges kernels on one device. Thread-safe; equal kernels share one verdict.
 
     `largest` bounds the elements of a workload whose outputs a modelled device computes; larger
-    ones are sampled for their time alone, and the evidence says so.
+    ones are sampled for their time and spot-checked, and the evidence says so.
     """
 
     def __init__(
@@ -54,9 +58,12 @@ class Pipeline:
         self.gate = (
             device if isinstance(device, EmulatedDevice) else EmulatedDevice(arch=device.arch)
         )
+        self._spots = SpotChecker(self.gate, seed=seed)
         self._known: dict[str, Evaluation] = {}
         self._references: dict[str, References] = {}
-        self._memory = MODELLED_MEMORY if device.source == "modelled" else MEASURED_MEMORY
+        modelled = device.source == "modelled"
+        self._memory = MODELLED_MEMORY if modelled else MEASURED_MEMORY
+        self._scratch = MODELLED_SCRATCH if modelled else MEASURED_SCRATCH
         self._lock = threading.Lock()
 
     def evaluate(
@@ -109,13 +116,30 @@ class Pipeline:
     def _bind(self, case: Dossier) -> Evaluation | None:
         if case.kernel.language == "recorded":
             return case.verdict("UNSUPPORTED", "lint", "a recorded kernel has no source to run")
+        if len(case.kernel.launches) > MOST_LAUNCHES:
+            found = f"{len(case.kernel.launches)} launches; use at most {MOST_LAUNCHES}"
+            return case.verdict("REJECTED", "lint", found)
         try:
             for workload in case.task.workloads:
                 case.kernel.bind(workload.sizes, case.task.names)
-                case.kernel.scratch_shapes(workload.sizes)
+                self._check_scratch(case, workload)
         except KernelError as error:
             return case.verdict("REJECTED", "lint", str(error))
         return None
+
+    def _check_scratch(self, case: Dossier, workload: Workload) -> None:
+        """Raises KernelError where scratch hides a parameter or is larger than the device."""
+        shapes = case.kernel.scratch_shapes(workload.sizes)
+        if hidden := sorted(
+            case.task.names & {*shapes, *(t.name for t in case.kernel.tensor_maps)}
+        ):
+            raise KernelError(f"{hidden[0]!r} names a parameter of the task", "rename the scratch")
+        total = sum(math.prod(shapes[b.name]) * ELEMENT_BYTES[b.dtype] for b in case.kernel.scratch)
+        if total > self._scratch:
+            raise KernelError(
+                f"{total} bytes of scratch on {dict(workload.sizes)}",
+                f"use at most {self._scratch}",
+            )
 
     def _compile(self, case: Dossier) -> Evaluation | None:
         kernel = case.kernel
@@ -186,8 +210,10 @@ class Pipeline:
 
     def _sets(self, case: Dossier, workload: Workload) -> Iterator[Expected]:
         with self._lock:
+            run = measure_baseline(case.task, self.device, self.build)
             references = self._references.setdefault(
-                case.task.name + case.task.digest, References(case.task, limit=self._memory)
+                case.task.name + case.task.digest,
+                References(case.task, measure=run, limit=self._memory),
             )
         for seed, distribution in standard_sets(case.task, workload, seed=self.seed):
             with self._lock:
@@ -280,7 +306,23 @@ class Pipeline:
         case.evidence["floor_seconds"] = geometric_mean(floors)
         case.evidence["attainable_seconds"] = geometric_mean(attainable)
         verdict = measure(self.device, case, self.build)
-        return verdict or self._skipped(case) or self._audit(case)
+        return verdict or self._skipped(case) or self._spot(case) or self._audit(case)
+
+    def _spot(self, case: Dossier) -> Evaluation | None:
+        """Modelled sizes that were not computed in full are judged by blocks chosen at random."""
+        assert case.built is not None
+        unchecked = case.evidence.get("outputs_not_checked", ())
+        for workload in case.task.timed:
+            if workload.name not in unchecked or not self.gate.prepared(case.task, workload):
+                continue
+            counters = case.counters.get(workload.name)
+            found = self._spots.judge(case.task, workload, case.built, counters)
+            if isinstance(found, Failure):
+                return case.failed(found, "quick")
+            if found.status != "OK":
+                return case.verdict(found.status, "quick", found.message)
+            case.evidence.setdefault("outputs_sampled", {})[workload.name] = found.compared
+        return None
 
     def _skipped(self, case: Dossier) -> Evaluation | None:
         """A time below the speed of light is noted, and dishonest where counters confirm it."""

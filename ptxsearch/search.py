@@ -23,6 +23,7 @@ from ptxsearch.budget import Budget, Spend
 from ptxsearch.errors import StoreError, UsageError
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.export import launch_document
+from ptxsearch.interrupt import uninterrupted
 from ptxsearch.journal import Event, Journal
 from ptxsearch.kernel import Edit, Kernel, Proposal
 from ptxsearch.llm.exchange import pack
@@ -316,8 +317,10 @@ class Search:
         return number
 
     def _commit(self, event: Event) -> None:
-        self.journal.write(event)
-        self.progress.apply(event)
+        # What is in the journal and what is known must not part ways.
+        with uninterrupted():
+            self.journal.write(event)
+            self.progress.apply(event)
 
     def _resume(self) -> list[Asked]:
         header = {

@@ -281,7 +281,9 @@ class _Reader:
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             return {key: Calibration.from_dict(value) for key, value in stored["entries"].items()}
-        except (OSError, ValueError, KeyError, AttributeError, PtxsearchError) as error:
+        except (
+            OSError, ValueError, RecursionError, KeyError, AttributeError, PtxsearchError
+        ) as error:  # fmt: skip
             raise TaskError(
                 f"{path} cannot be used ({error})", "remove it and run: ptxsearch lint --calibrate"
             ) from error

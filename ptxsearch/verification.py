@@ -102,7 +102,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
     """The result in a JSON file. Raises RecordingError where it is none."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RecordingError(
             f"{os.fspath(path)} cannot be read ({error})", "give the JSON that optimize wrote"
         ) from error

@@ -14,8 +14,8 @@ from tests.cheats import Cheat, cheats
 
 # These take more than a few seconds each on the emulator.
 SLOW = frozenset({"sleeper", "huge_grid", "compile_bomb", "one_thread_row"})
-# This one only shows on the timed workload.
-TIMED = frozenset({"skip_full_size"})
+# These only show on the timed workload.
+TIMED = frozenset({"skip_full_size"} | {c.name for c in cheats() if c.name.startswith("full_")})
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def judged_on(cheat: Cheat) -> Task:
 def cases() -> list[object]:
     """Every labelled kernel, the slow ones marked."""
     return [
-        pytest.param(c, id=c.name, marks=[pytest.mark.slow] if c.name in SLOW else [])
+        pytest.param(c, id=c.name, marks=[pytest.mark.slow] if c.name in SLOW | TIMED else [])
         for c in cheats()
     ]
 

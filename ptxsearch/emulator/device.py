@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +35,35 @@ from ptxsearch.tasks import DTYPES, Task, Workload
 _SAMPLED_THREADS = 8192
 _SAMPLED_BLOCKS = 24
 _FEWEST_BLOCKS = 2
+
+
+@dataclass(frozen=True)
+class Part:
+    """What some blocks did: outputs over bytes of 0xff, counters scaled to the whole grid.
+
+    `distinct_bytes` sums over the blocks the memory each one read, repeats counted once; `share`
+    is the smallest share of a launch's blocks that ran.
+    """
+
+    arrays: Mapping[str, Array]
+    inputs: Inputs
+    scaled: Counters
+    distinct_bytes: float
+    share: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether all blocks ran."""
+        return self.share == 1
+
+    def written(self, name: str, at: Array) -> Array:
+        """Which elements of an output, by flat position, differ from before the launches."""
+        now = self.arrays[name].reshape(-1)[at]
+        raw = now.view(np.uint8).reshape(at.size, -1)
+        if self.inputs.roles[name] == "out":
+            return np.asarray((raw != 0xFF).any(axis=1))
+        before = np.asarray(self.inputs.values[name]).reshape(-1)[at]
+        return np.asarray((raw != before.view(np.uint8).reshape(at.size, -1)).any(axis=1))
 
 
 class EmulatedDevice:
@@ -89,6 +118,46 @@ class EmulatedDevice:
         modelled = self._model(built, workload)
         return Counters() if isinstance(modelled, Failure) else modelled[1]
 
+    def part(
+        self, built: Built, workload: Workload, blocks: Callable[[BoundLaunch], Sequence[int]]
+    ) -> Part | Failure:
+        """What chosen blocks of each launch leave on the prepared inputs, without checks."""
+        inputs = self._prepared(workload)
+        buffers = _Buffers(built, inputs, blank=True)
+        for array in inputs.named("out"):
+            buffers.arrays[array].reshape(-1).view(np.uint8)[:] = 0xFF
+        module = load(built.ptx, arch=self.arch)
+        scaled, distinct, least = Counters(), 0.0, 1.0
+        for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
+            chosen = blocks(launch)
+            report = module.launch(
+                launch.entry,
+                grid=launch.grid,
+                block=launch.block,
+                cluster=launch.cluster,
+                shared_bytes=launch.shared_bytes,
+                args=buffers.arguments(launch, _parsed(built.ptx)),
+                max_steps=self.max_steps,
+                checks=False,
+                blocks=chosen,
+            )
+            if not report.ok:
+                return _failure(report)
+            share = launch.blocks / len(chosen)
+            scaled = _added(scaled, _scaled(report.counters, share))
+            distinct += share * SECTOR * sum(t.by_block for t in report.touched.values())
+            least = min(least, len(chosen) / launch.blocks)
+        arrays = {name: buffers.arrays[name] for name in inputs.named("out", "inout")}
+        return Part(arrays, inputs, scaled, distinct, least)
+
+    def _prepared(self, workload: Workload) -> Inputs:
+        inputs = self._inputs.get(workload.name)
+        if inputs is None:
+            raise DeviceError(
+                f"no inputs for workload {workload.name!r}", "call prepare(task, workload, inputs)"
+            )
+        return inputs
+
     def _launches(
         self, built: Built, workload: Workload, buffers: _Buffers, *, checks: bool
     ) -> Any:
@@ -106,12 +175,7 @@ class EmulatedDevice:
             )
 
     def _model(self, built: Built, workload: Workload) -> tuple[float, Counters] | Failure:
-        inputs = self._inputs.get(workload.name)
-        if inputs is None:
-            raise DeviceError(
-                f"no inputs for workload {workload.name!r}", "call prepare(task, workload, inputs)"
-            )
-        buffers = _Buffers(built, inputs, blank=True)
+        buffers = _Buffers(built, self._prepared(workload), blank=True)
         module = load(built.ptx, arch=self.arch)
         total, counted = LAUNCH_SECONDS - NEXT_LAUNCH_SECONDS, Counters()
         seconds: dict[str, float] = {}

@@ -63,7 +63,7 @@ def load_prices(path: str | os.PathLike[str]) -> Mapping[str, Price]:
     """
     try:
         data = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"price table {path} cannot be read ({error})", _EXAMPLE) from error
     return {**bundled(), **_table(data, str(path))}
 
