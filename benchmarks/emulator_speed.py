@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,7 @@ PTX = Path(__file__).parent.parent / "tests" / "data" / "emulator" / "speed.ptx"
 GOALS = {"vadd": 100, "block_sum": 80, "matmul": 600, "softmax": 250, "broken_sum": 50}
 
 
-def launches():
+def launches() -> dict[str, tuple[dict[str, Any], Callable[[], bool]]]:
     """Entry -> (launch, check of the result)."""
     rng = np.random.default_rng(0)
     n = 1 << 20
@@ -27,7 +29,7 @@ def launches():
     y = np.zeros_like(x)
     e = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
     i = np.int32
-    blocks = {"grid": n // 256, "block": 256}
+    blocks: dict[str, Any] = {"grid": n // 256, "block": 256}
     return {
         "vadd": (blocks | {"args": [a, b, c, i(n)]}, lambda: np.array_equal(c, a + b)),
         "block_sum": (

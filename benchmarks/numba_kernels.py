@@ -1,4 +1,8 @@
-"""The speed kernels for Numba, whose simulator stands in for CUDA when its flag is set."""
+"""The speed kernels for Numba, whose simulator stands in for CUDA when its flag is set.
+
+Numba compiles them: types are its business.
+"""
+# mypy: ignore-errors
 
 from __future__ import annotations
 

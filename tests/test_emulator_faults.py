@@ -170,3 +170,11 @@ def test_undefined_value_names_its_load() -> None:
     assert "ld.shared" in lines[fault.line - 1]
     assert (fault.object, fault.offset, fault.count) == ("s", 240, 4)
     assert "used at line" in fault.message
+
+
+def test_two_writers_of_one_value_are_noted() -> None:
+    """Unordered stores of one value are no fault, but the report tells."""
+    report = run("two_writers_of_one_value", 4, 64, 0)
+    assert len(report.notes) == 1
+    assert "same value" in report.notes[0]
+    assert run("plain_copy", 4, 64, 0).notes == ()

@@ -220,6 +220,8 @@ def put(frame: Frame, piece: Piece, target: Target, values: Array, shape: Shape)
             )
             if conflict is not None:
                 launch.race(frame, target, allocation, conflict)
+            elif allocation.shadow is not None and allocation.shadow.same_value:
+                launch.same_value(target, allocation)
         define(piece, target.size)
     piece.where.put(view, values)
     launch.version += 1

@@ -43,6 +43,7 @@ class Findings(Origins):
     def __init__(self) -> None:
         super().__init__()
         self.faults: dict[tuple[str, int, str], Fault] = {}
+        self.notes: dict[str, str] = {}
         self.occurrences = 0
         self.steps = 0
 
@@ -243,6 +244,14 @@ class Findings(Origins):
             ),
         )
         self.add(chunk, target.instruction, conflict.lane, fault)
+
+    def same_value(self, target: Target, allocation: Allocation) -> None:
+        """Note that threads which nothing orders store one value to one word."""
+        name = allocation.name or "shared memory"
+        self.notes[name] = (
+            f"line {target.instruction.line}: several threads store the same value to one word of "
+            f"{name}, in no order; one of them would do"
+        )
 
     def located(
         self, frame: Frame, allocation: Allocation, conflict: Conflict

@@ -116,6 +116,7 @@ class Launch(Findings):
             steps=self.steps,
             unsupported=unsupported,
             message=message or _summary(self.faults.values(), unsupported),
+            notes=tuple(self.notes.values()),
             printed=tuple(self.printed),
             reads=self._reads(),
             touched=self.counters.footprint.touched() if self.counters.footprint else {},

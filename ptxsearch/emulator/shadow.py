@@ -102,7 +102,9 @@ class Shadow(Stamps):
         foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
         if changed is not None and foreign.any():
             mark = np.broadcast_to(changed(), lanes.shape)
-            foreign = foreign & mark.reshape(mark.shape + (1,) * (foreign.ndim - 1))
+            mark = mark.reshape(mark.shape + (1,) * (foreign.ndim - 1))
+            self.same_value |= bool((foreign & ~mark).any())
+            foreign = foreign & mark
         at = np.nonzero(foreign)
         if not at[0].size:
             return None
@@ -222,6 +224,8 @@ class Shadow(Stamps):
         winner = np.broadcast_to(back, lanes.shape)[rows]
         winners = np.searchsorted(lanes, (winner & TID_MASK) - 1 - order.first)
         bad = values.differ(rows, winners)
+        if not bad.all():
+            self.same_value = True
         if not bad.any():
             return None
         first = int(bad.argmax())

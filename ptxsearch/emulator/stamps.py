@@ -20,6 +20,7 @@ class Stamps:
 
     A `private` array belongs to single blocks (shared memory). `in_flight` counts asynchronous
     writes to it. `unused` marks, over the bytes of one block, those that no variable covers.
+    `same_value` tells that unordered threads stored one value to one word.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Stamps:
         self.weight = 0
         self.complete = True
         self.last_write = 0
+        self.same_value = False
 
     def refine(self, granule: int) -> None:
         """Go over to smaller granules, as an access narrower than the present ones demands."""
