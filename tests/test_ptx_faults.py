@@ -107,6 +107,8 @@ DAMAGED: dict[str, str | bytes] = {
     "open comments": BODY + "/* " * 300_000,
     "quotes": BODY + '"' * 900_001,
     "escapes": BODY + '.pragma "' + "\\a" * 400_000,
+    "escaped quotes": BODY + '"' + '\\"' * 400_000,
+    "attribute": HEAD + ".global .attribute(" + ".a" * 300_000,
     "instructions": BODY + "ret;" * 200_000 + "}",
     "zeros": HEAD + "".join(f".global .b8 a{i}[16000000]={{1}};" for i in range(20_000)),
     "dimensions": HEAD + ".shared .b8 x" + "[99999999999]" * 1000 + ";",
@@ -127,6 +129,12 @@ LARGE: dict[str, str | bytes] = {
     "parameters": HEAD
     + f".entry k({','.join(f'.param .u32 p{i}' for i in range(40_000))}){{ret;}}",
     "targets": BODY + "T: .branchtargets " + "L," * 300_000 + "L; L: ret;}",
+    "renamed targets": BODY + "L: { T: .branchtargets " + "L," * 200_000 + "L; L: ret;}}",
+    "renamed vector": BODY + "L: { mov.b32 {" + "L," * 200_000 + "L}, 5; L: ret;}}",
+    "shadowed names": HEAD
+    + "".join(
+        f".func f{i}() {{.reg .b32 a; {{.reg .b32 a; mov.b32 a, 1;}} ret;}}\n" for i in range(990)
+    ),
     "terabyte": HEAD + ".shared .b8 x[1000000000000];",
     "at signs": HEAD + "@" * 900_000,
 }
@@ -148,6 +156,7 @@ def test_malformed_text_is_a_fault_within_bounds(name: str) -> None:
     assert seconds < 3
 
 
+@pytest.mark.slow
 def test_no_malformed_text_takes_a_gigabyte() -> None:
     """A process that may use one gigabyte of address space parses every damaged text."""
     code = (

@@ -46,14 +46,9 @@ def files_named(tokens: Tokens) -> dict[int, str]:
 
 def pragma(tokens: Tokens) -> str:
     """The strings of a `.pragma` up to its semicolon, joined by commas."""
-    words = []
-    while True:
-        text = tokens.take()
-        if text[:1] != '"':
-            tokens.fail("a .pragma is followed by a string in double quotes", tokens.at - 1)
-        words.append(text[1:-1])
-        if not tokens.accept(","):
-            break
+    words = [tokens.string("what follows .pragma")]
+    while tokens.accept(","):
+        words.append(tokens.string("what follows .pragma"))
     tokens.expect(";", ".pragma")
     return ",".join(words)
 
@@ -74,8 +69,6 @@ def skip_section(tokens: Tokens) -> None:
 def skip_file(tokens: Tokens) -> None:
     """Pass over what follows `.file`."""
     integer(tokens, "a file number")
-    if tokens.next[:1] != '"':
-        tokens.fail(f"a .file has a name in double quotes, got {tokens.shown()}")
-    tokens.at += 1
+    tokens.string("the name of a .file")
     while tokens.accept(","):
         integer(tokens, "a time or size of a file")

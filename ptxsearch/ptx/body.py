@@ -80,16 +80,17 @@ class Body:
 
     def _close(self) -> None:
         """Leave a scope: uses of its labels get the labels' unique names."""
+        renames: dict[int | str, dict[str, str]] = {}
         for use, unique in self.scopes.close():
-            if use.name == unique:
-                continue
-            if isinstance(use.slot, str):
-                table = self.tables[use.slot]
-                self.tables[use.slot] = tuple(unique if n == use.name else n for n in table)
+            if use.name != unique:
+                renames.setdefault(use.slot, {})[use.name] = unique
+        for slot, new in renames.items():
+            if isinstance(slot, str):
+                self.tables[slot] = tuple(new.get(name, name) for name in self.tables[slot])
             else:
-                instruction = self.instructions[use.slot]
-                renamed = tuple(_renamed(o, use.name, unique) for o in instruction.operands)
-                self.instructions[use.slot] = replace(instruction, operands=renamed)
+                instruction = self.instructions[slot]
+                renamed = tuple(_renamed(operand, new) for operand in instruction.operands)
+                self.instructions[slot] = replace(instruction, operands=renamed)
 
     def _label(self, text: str) -> None:
         tokens = self.tokens
@@ -277,11 +278,11 @@ class Body:
             )
 
 
-def _renamed(operand: Operand, old: str, new: str) -> Operand:
-    if isinstance(operand, Name) and operand.name == old:
-        return Name(new)
+def _renamed(operand: Operand, new: Mapping[str, str]) -> Operand:
+    if isinstance(operand, Name):
+        return Name(new.get(operand.name, operand.name))
     if isinstance(operand, Vector | Group):
-        return replace(operand, elements=tuple(_renamed(e, old, new) for e in operand.elements))
+        return replace(operand, elements=tuple(_renamed(e, new) for e in operand.elements))
     if isinstance(operand, Pair):
-        return Pair(_renamed(operand.first, old, new), _renamed(operand.second, old, new))
+        return Pair(_renamed(operand.first, new), _renamed(operand.second, new))
     return operand

@@ -91,13 +91,24 @@ class ControlFlow:
             found[header] = found.get(header, frozenset()) | body
         return found
 
+    @cached_property
+    def _spans(self) -> dict[int, tuple[int, int]]:
+        """When a walk of the dominator tree enters and leaves each block."""
+        tree: nx.DiGraph[int] = nx.DiGraph()
+        tree.add_node(0)
+        tree.add_edges_from((above, block) for block, above in self.dominators.items() if block)
+        entered: dict[int, int] = {}
+        spans: dict[int, tuple[int, int]] = {}
+        for clock, (_, block, way) in enumerate(nx.dfs_labeled_edges(tree, 0)):
+            if way == "forward":
+                entered[block] = clock
+            elif way == "reverse":
+                spans[block] = (entered[block], clock)
+        return spans
+
     def _dominates(self, block: int, other: int) -> bool:
-        while other != block:
-            above = self.dominators[other]
-            if above == other:
-                return False
-            other = above
-        return True
+        first, last = self._spans[block]
+        return first <= self._spans[other][0] <= last
 
 
 def _leaders(function: Function) -> list[int]:

@@ -83,7 +83,7 @@ def _pointer(tokens: Tokens) -> tuple[str, int]:
 def attribute(tokens: Tokens) -> tuple[str, ...]:
     """The parts of `(.managed, .unified(1, 2))` after `.attribute`, as written."""
     tokens.expect("(", ".attribute")
-    words = [""]
+    words: list[list[str]] = [[]]
     depth = 0
     while depth or tokens.next != ")":
         text = tokens.take()
@@ -91,11 +91,11 @@ def attribute(tokens: Tokens) -> tuple[str, ...]:
             tokens.fail("'.attribute(' is never closed")
         depth += {"(": 1, ")": -1}.get(text, 0)
         if text == "," and not depth:
-            words.append("")
+            words.append([])
         else:
-            words[-1] += text
+            words[-1].append(text)
     tokens.at += 1
-    return tuple(words)
+    return tuple("".join(parts) for parts in words)
 
 
 def registers(tokens: Tokens, scopes: Scopes) -> None:

@@ -62,7 +62,6 @@ class Scopes:
         self._ranges: dict[str, Range] = {}
         self._stack: list[Scope] = [Scope()]
         self._taken: set[str] = set()
-        self._words: frozenset[str] | None = None
         self._numbers: dict[str, int] = {}
 
     @property
@@ -103,13 +102,11 @@ class Scopes:
         if name not in self._taken and name not in self.module_names:
             self._taken.add(name)
             return name
-        if self._words is None:
-            self._words = frozenset(self.tokens.texts)
         number = self._numbers.get(name, 1)
         while True:
             number += 1
             candidate = f"{name}${number}"
-            if candidate not in self._taken and candidate not in self._words:
+            if candidate not in self._taken and candidate not in self.tokens.words:
                 break
         self._numbers[name] = number
         self._taken.add(candidate)

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     ( [A-Za-z_$%][\w$]*+ (?:\.[\w$]++ (?:::[\w$]++)*+)*+
     | \.[A-Za-z_$][\w$]*+ (?:::[\w$]++)*+
     | 0[xXfFdD]\w*+ | \d++(?:\.\d*+)?+(?:[eE][+-]?\d++)?+\w*+ | \.\d++(?:[eE][+-]?\d++)?+
-    | "(?:[^"\\\n]|\\.)*+" | /\*.*+
+    | "(?:[^"\\\n]|\\[^\n])*+"?+ | /\*.*+
     | << | >> | == | != | <= | >= | && | \|\| | :: | [^\s] | \Z
     )""",
     re.VERBOSE | re.ASCII | re.DOTALL,
@@ -54,11 +54,19 @@ class Tokens:
         self.texts += [END, END]
         self.starts += [len(text), len(text)]
         self.at = 0
+        self._words: frozenset[str] | None = None
         self._newlines = [match.start() for match in re.finditer("\n", text)]
 
     def line(self, at: int | None = None) -> int:
         """The line, from 1, of the token at an index, by default of the next one."""
         return bisect_right(self._newlines, self.starts[self.at if at is None else at] - 1) + 1
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every distinct token, computed when first asked for."""
+        if self._words is None:
+            self._words = frozenset(self.texts)
+        return self._words
 
     @property
     def next(self) -> str:
@@ -100,6 +108,16 @@ class Tokens:
             )
         self.at += 1
         return text
+
+    def string(self, what: str) -> str:
+        """The contents of the string at the cursor, which gives `what`; it moves past it."""
+        text = self.texts[self.at]
+        if text[:1] != '"':
+            self.fail(f"{what} is a string in double quotes, got {self.shown()}")
+        if len(text) < 2 or text[-1] != '"':
+            self.fail("a string is never closed; add the missing '\"'")
+        self.at += 1
+        return text[1:-1]
 
     def shown(self, at: int | None = None) -> str:
         """A token as a message shows it."""
