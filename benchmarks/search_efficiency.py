@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ptxsearch import replay
 from ptxsearch.space import Rows, Value
-from ptxsearch.tuner import Tuner
+from ptxsearch.tuner import Told, Tuner, carried
 
 BUDGET = 400
 RESAMPLES = 1000
@@ -64,7 +64,9 @@ def transfer(
     """The best configurations of another recording that are legal here, and its log times."""
     other, space = elsewhere.table, recording.space
     fastest = np.argsort(other.seconds)[: np.isfinite(other.seconds).sum()]
-    ranked = [other.space.values(other.rows[i]) for i in fastest[:50]]
+    history = [
+        Told(other.space.values(other.rows[i]), float(other.seconds[i])) for i in fastest[:50]
+    ]
     known = {tuple(map(int, row)): i for i, row in enumerate(other.rows)}
 
     def prior(rows: Rows) -> NDArray[np.float64]:
@@ -73,7 +75,7 @@ def transfer(
 
     if other.space.params != space.params:
         raise RuntimeError(f"{other.name} has other parameters than {recording.table.name}")
-    return [values for values in ranked if space.is_legal(values)][:10], prior
+    return carried(history, space, defaults=history[0].values), prior
 
 
 def best_so_far(seconds: NDArray[np.float64], order: Sequence[int]) -> Curve:

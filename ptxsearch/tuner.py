@@ -30,6 +30,7 @@ from ptxsearch.surrogate import (
 )
 
 _DESIGN = 10
+_MOST_FIRST = 10
 _REFITS = (10, 14, 20, 28, 40, 56, 80, 110, 150, 200, 260, 330, 420, 540, 700, 900, 1200, 1600)
 _FOLLOWED = 3072
 _NEAR_BEST = 5
@@ -44,6 +45,25 @@ class Told:
     seconds: float | None
     sd: float | None = None
     resources: Mapping[str, float] | None = None
+
+
+def carried(
+    history: Iterable[Told], space: Space, *, defaults: Values, most: int = _MOST_FIRST
+) -> list[dict[str, Value]]:
+    """The best results of another template, size or device as configurations of `space`.
+
+    Parameters of the same name keep their value, the others take the one in `defaults`; what is
+    not legal here, or comes twice, is passed over. Fastest first: made for `Tuner(first=...)`.
+    """
+    found: list[dict[str, Value]] = []
+    valid = [told for told in history if told.seconds is not None]
+    for told in sorted(valid, key=lambda told: told.seconds or math.inf):
+        values = {name: told.values.get(name, defaults[name]) for name in space.names}
+        if values not in found and space.is_legal(values):
+            found.append(values)
+        if len(found) == most:
+            break
+    return found
 
 
 class Tuner:
@@ -72,7 +92,7 @@ class Tuner:
         self.budget = budget
         self.seed = seed
         self.history: list[Told] = []
-        self._first = [space.row(values) for values in first[:10]]
+        self._first = [space.row(values) for values in first[:_MOST_FIRST]]
         self._encoding = Encoding(space, seed=seed, features=features, prior=prior)
         self._rows: dict[tuple[int, ...], int] = {}
         self._pending: dict[tuple[int, ...], None] = {}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ptxsearch import replay
 from ptxsearch.errors import SpaceError, UsageError
 from ptxsearch.space import Rows, Space, Value, Values
-from ptxsearch.tuner import Tuner
+from ptxsearch.tuner import Told, Tuner, carried
 
 DATA = Path(__file__).parent / "data" / "spaces"
 SMALL = Space(
@@ -210,6 +210,23 @@ def test_first_configurations_come_first_and_at_most_ten() -> None:
     tuner = Tuner(SMALL, first=ranked)
     assert tuner.ask(10) == ranked[:10]
     assert tuner.ask()[0] not in ranked[:10]
+
+
+def test_results_of_another_template_are_carried_over() -> None:
+    """Shared parameters keep their value, others the default; illegal and equal ones drop out."""
+    told = [
+        Told({"bx": 128, "tile": 2, "unroll": 4}, 3.0),
+        Told({"bx": 64, "tile": 2, "unroll": 1}, 1.0),
+        Told({"bx": 64, "tile": 2, "unroll": 2}, 1.5),
+        Told({"bx": 128, "tile": 4, "unroll": 1}, 2.0),
+        Told({"bx": 16, "tile": 1, "unroll": 1}, None),
+    ]
+    defaults: dict[str, Value] = {"bx": 32, "tile": 1, "mode": "b", "pad": True}
+    expected = [
+        {"bx": 64, "tile": 2, "mode": "b", "pad": True},
+        {"bx": 128, "tile": 2, "mode": "b", "pad": True},
+    ]
+    assert carried(told, SMALL, defaults=defaults) == expected
 
 
 def test_a_good_prior_shortens_the_search() -> None:
