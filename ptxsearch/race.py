@@ -113,7 +113,9 @@ class Guard(Record):
 
 
 def log_evidence(rounds: int, wins: int) -> float:
-    """The logarithm of e_n for `wins` of `rounds`: a uniform mixture over win chances above one half.
+    """The logarithm of e_n: a uniform mixture over win chances above one half.
+
+    `wins` of `rounds` rounds were won.
 
     e_n = 2^(n+1) B(s+1, n-s+1) I_{1/2}(n-s+1, s+1); under a win chance of at most 1/2 it exceeds
     1/alpha with probability at most alpha, whenever the race is stopped.

@@ -200,3 +200,13 @@ def test_guard_refuses_a_favoured_side() -> None:
     for bias in (-0.02, 0.02):
         groups = [group(rng.normal(bias, 0.003, 20)) for _ in range(3)]
         assert not guard(groups).ok
+
+
+def test_guard_rarely_stops_a_fit_harness() -> None:
+    """Of 200 recorded races of equal kernels the guard finds fault with at most 1 %."""
+    refused = sum(
+        not guard([group(part) for part in logs]).ok
+        for races in recorded("races").values()
+        for logs in races
+    )
+    assert refused <= 2
