@@ -86,6 +86,35 @@ def test_a_real_answer_becomes_a_kernel_that_compiles(name: str, exchange: dict[
     assert verdict.ok, verdict.message
 
 
+LOOPS: dict[str, dict[str, Any]] = {
+    path.stem: json.loads(path.read_text("utf-8"))
+    for path in sorted((FOLDER.parent / "loop").glob("*.json"))
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_answers_deep_in_a_tree_become_the_kernels_that_were_tried(name: str) -> None:
+    """The kernel that a request shows reads back, and the answer to it is the recorded trial."""
+    baseline = load_task(f"level1/{name}").baseline
+    tried = {t["kernel"]["source"] for t in LOOPS[name]["trials"] if t["kernel"] is not None}
+    parent: Kernel | None = None
+    for exchange in LOOPS[name]["exchanges"]:
+        if exchange["purpose"] == "plan":
+            assert isinstance(parse_plan(exchange["reply"]), tuple)
+            continue
+        if exchange["purpose"] == "implement":
+            shown = exchange["messages"][0]["content"].split("The kernel to improve")[1]
+            code = shown.split("\n\nFeedback on this kernel")[0].split("\n\nImplement this")[0]
+            found = parse_implementation(code, baseline, "cuda")
+            assert isinstance(found, Kernel), found
+            parent = found
+        assert parent is not None
+        kernel = parse_implementation(exchange["reply"], parent, "cuda")
+        if isinstance(kernel, Kernel) and kernel.source in tried:
+            tried.discard(kernel.source)
+    assert tried <= {baseline.source}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sum", "transpose", "saxpy", "softmax"])
 def test_real_answers_run_through_the_whole_loop(name: str) -> None:
