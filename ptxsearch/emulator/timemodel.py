@@ -3,7 +3,7 @@
 The model is first-order and deterministic. It takes the counters of a sample of whole blocks,
 scales them to the grid, and asks how long each part of the GPU is busy: DRAM, L2, L1 and shared
 memory, issue slots, arithmetic. A chain of dependent memory accesses that too few resident warps
-hide bounds it from below. Constants are those of an H200 measured in docs/h200.md and of the
+hide bounds it from below. Constants are those of an H200 measured in docs/results.md and of the
 vendor's tables; they are the same for every kernel.
 """
 
