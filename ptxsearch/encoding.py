@@ -35,6 +35,8 @@ class Encoding:
         features: Columns | None = None,
         prior: Columns | None = None,
     ) -> None:
+        if not space.params:
+            raise SpaceError("a space without parameters has nothing to tune", "declare some")
         self.space = space
         self._features = features
         self._prior = prior

@@ -293,7 +293,7 @@ class Process:
         )
         weights, *_ = np.linalg.lstsq(white[:, 1:], white[:, 0], rcond=None)
         residual = white[:, 0] - white[:, 1:] @ weights
-        variance = float(residual @ residual) / max(1, n - len(weights))
+        variance = max(float(residual @ residual) / max(1, n - len(weights)), 1e-12)
         mean = residual.astype(np.float32) @ self._white[:n]
         remaining = np.maximum(self._left if left is None else left, 1e-9)
         return mean + self._basis @ weights, np.sqrt(variance * remaining.astype(float))

@@ -155,6 +155,14 @@ def test_failures_do_not_stop_it() -> None:
     assert tuner.best is None
 
 
+def test_equal_times_do_not_stop_it() -> None:
+    """Where all that works is equally fast, every configuration still comes once."""
+    space = Space({"a": tuple(range(14)), "b": (0.5, 1.5)}, (), {"z": "a % b", "w": "1 / a"})
+    tuner = Tuner(space)
+    asked = play(tuner, lambda values: 1.0 if int(values["a"]) % 3 else None, 100)
+    assert len({key(values) for values in asked}) == len(asked) == 28
+
+
 def test_large_space_is_searched_without_enumeration() -> None:
     """Of 3 million configurations the best, or one step from it, comes within 60 evaluations."""
     assert HUGE.size == 8**7 * 2
@@ -287,5 +295,7 @@ def test_mistakes_are_refused() -> None:
         Tuner(Space({"a": (1,)})).tell({"a": 1}, -1.0)
     with pytest.raises(SpaceError, match="a = 2"):
         Tuner(Space({"a": (1,)})).tell({"a": 2}, 1.0)
+    with pytest.raises(SpaceError, match="without parameters"):
+        Tuner(Space({}))
     with pytest.raises(SpaceError, match="no configuration"):
         Tuner(Space({"a": (1,)}, ("a > 1",)))
