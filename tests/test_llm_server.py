@@ -12,7 +12,8 @@ import pytest
 from ptxsearch.api import optimize
 from ptxsearch.budget import Budget
 from ptxsearch.llm import exchanges
-from ptxsearch.llm.client import OpenAIModel
+from ptxsearch.llm.client import OpenAIModel, Settings
+from ptxsearch.llm.retry import Patience
 from ptxsearch.policy import Policy
 from ptxsearch.reply import PLAN_SCHEMA
 from ptxsearch.store import SQLiteStore
@@ -39,14 +40,16 @@ def model() -> Iterator[OpenAIModel]:
     params.cpuparams.n_threads = 2
     params.warmup = False
     server = xllamacpp.Server(params)
-    yield OpenAIModel("smollm2", base_url=f"{server.listening_address}/v1")
+    # On a busy machine two cores give a token a second.
+    settings = Settings(patience=Patience(timeout=3600))
+    yield OpenAIModel("smollm2", base_url=f"{server.listening_address}/v1", settings=settings)
     del server
 
 
 def test_a_grammar_makes_even_a_tiny_model_write_a_plan(model: OpenAIModel) -> None:
     """With the JSON schema the answer has the plan's form as far as it goes; usage is counted."""
     ask = [{"role": "user", "content": "Give two ideas to make a CUDA kernel faster."}]
-    answer = model.complete(ask, max_tokens=400, temperature=0.2, schema=PLAN_SCHEMA)
+    answer = model.complete(ask, max_tokens=80, temperature=0.2, schema=PLAN_SCHEMA)
     assert answer.text.lstrip().startswith("{")
     assert '"ideas"' in answer.text
     assert answer.usage.tokens > 20
@@ -54,8 +57,8 @@ def test_a_grammar_makes_even_a_tiny_model_write_a_plan(model: OpenAIModel) -> N
 
 def test_the_loop_survives_a_model_that_writes_rubbish(model: OpenAIModel, tmp_path: Path) -> None:
     """Every answer has a status and is paid for; menu and tuner improve the kernel all the same."""
-    policy = Policy(ideas=2, max_tokens=160, compile_repairs=1, temperature=0.3)
-    budget = Budget(trials=14, proposals=8)
+    policy = Policy(ideas=2, max_tokens=80, compile_repairs=1, temperature=0.3)
+    budget = Budget(trials=12, proposals=7)
     path = tmp_path / "run.db"
     result = optimize(
         load_task("level1/transpose"), model, policy=policy, budget=budget, device="emulated",
