@@ -80,7 +80,7 @@ def simulated() -> dict[str, float]:
     a, b, c, n = table["vadd"][0]["args"]
     p, q, r, *_ = table["matmul"][0]["args"]
     sums = table["block_sum"][0]["args"][1]
-    parts = {
+    parts: dict[str, tuple[Callable[[], object], float]] = {
         "vadd": (lambda: vadd[4, 256](a, b, c, n), 4096 / 4),
         "block_sum": (lambda: block_sum[2, 256](a, sums, n), 4096 / 2),
         "matmul": (lambda: matmul[(1, 1), (16, 16)](p, q, r, 256), 256),

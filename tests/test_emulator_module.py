@@ -189,6 +189,10 @@ def test_no_checks_give_the_same_result() -> None:
         ({"grid": (1, 70000, 1)}, "exceeds"),
         ({"shared_bytes": 1 << 20}, "shared memory"),
         ({"blocks": [9]}, "blocks must lie in"),
+        ({"grid": 1.5}, "one to three integers"),
+        ({"block": None}, "one to three integers"),
+        ({"shared_bytes": "many"}, "an integer of at least 0"),
+        ({"args": 3}, "pass a list or a mapping"),
     ],
 )
 def test_impossible_launches(change: dict[str, Any], words: str) -> None:
@@ -227,3 +231,11 @@ def test_read_only_buffers() -> None:
     assert copy(fixed, np.zeros(64, i32), 64).ok
     report = copy(np.zeros(64, i32), fixed, 64)
     assert [fault.kind for fault in report.faults] == ["out_of_bounds_write"]
+
+
+def test_time_limit() -> None:
+    """A launch that takes longer than it is given ends as a timeout without a fault."""
+    report = copy(np.zeros(64, i32), np.zeros(64, i32), 64, grid=(1 << 30,), seconds=0.1)
+    assert report.status == "timeout"
+    assert report.faults == ()
+    assert "longer" in report.message

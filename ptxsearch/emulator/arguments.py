@@ -93,6 +93,8 @@ def parameter_block(
 ) -> tuple[Array, list[View]]:
     """The bytes of the parameter block and the buffers among the arguments."""
     parameters = program.entry.params
+    if isinstance(arguments, str | bytes) or not isinstance(arguments, Sequence | Mapping):
+        raise Refused(f"args is a {type(arguments).__name__}; pass a list or a mapping")
     if len(arguments) != len(parameters):
         raise Refused(
             f"{program.entry.name} takes {len(parameters)} arguments, got {len(arguments)}"

@@ -36,7 +36,7 @@ class Findings(Origins):
 
     block: Triple
     grid: Triple
-    block_order: Array
+    block_order: range | Array
     max_steps: int
     shared_stride: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -39,6 +40,27 @@ NANOSECONDS = 1_000_000_000
 TIMEOUTS = frozenset({"infinite_loop"})
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How an entry is launched: `blocks` are the linear numbers of those that run, `deadline` the
+    reading of `time.monotonic` at which the launch is given up, if any.
+    """
+
+    grid: Triple
+    block: Triple
+    dynamic_shared: int
+    max_steps: int
+    checks: bool
+    blocks: range | Array
+    deadline: float | None = None
+    number: int = 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether every block of the grid runs."""
+        return len(self.blocks) == self.grid[0] * self.grid[1] * self.grid[2]
+
+
 class Launch(Findings):
     """The state that all chunks of a launch share."""
 
@@ -47,48 +69,43 @@ class Launch(Findings):
         program: Program,
         memory: Memory,
         views: Sequence[View],
-        *,
-        grid: Triple,
-        block: Triple,
-        dynamic_shared: int,
-        max_steps: int,
-        checks: bool,
-        blocks: Array,
-        number: int,
+        setting: Setting,
     ) -> None:
         super().__init__()
         self.program = program
         self.memory = memory
         self.views = views
-        self.grid = grid
-        self.block = block
-        self.threads = block[0] * block[1] * block[2]
-        self.block_order = blocks
-        self.max_steps = max_steps
-        self.checks = checks
-        self.number = number
+        self.grid = setting.grid
+        self.block = setting.block
+        self.threads = setting.block[0] * setting.block[1] * setting.block[2]
+        self.block_order = setting.blocks
+        self.max_steps = setting.max_steps
+        self.checks = setting.checks
+        self.deadline = setting.deadline
+        self.number = setting.number
         self.static_shared = program.static_shared
-        self.dynamic_shared = dynamic_shared
+        self.dynamic_shared = setting.dynamic_shared
         self.local_limit = LOCAL_LIMIT
         self.sequence = Events()
         self.synchron = Synchron()
         self.counters = Tally()
-        if blocks.size < grid[0] * grid[1] * grid[2]:
+        if not setting.whole:
             self.counters.footprint = Footprint(-(-self.threads // 32) * 32)
         self.count = self.counters.segment
         self.printed: list[str] = []
         self.version = 0
         self._clock = 0
+        self.late = False
         self._numbers: dict[int, Array] = {}
         self._present: dict[int, Active] = {}
         self._specials: dict[tuple[str, int], Array] = {}
         self._places = list(program.places)
-        if program.dynamic or dynamic_shared:
+        dynamic = setting.dynamic_shared
+        if program.dynamic or dynamic:
             name = source_name(program.dynamic[0]) if program.dynamic else "dynamic shared memory"
-            self._places.append(Place(name, "shared", program.dynamic_start, dynamic_shared))
-        end = program.dynamic_start + dynamic_shared
-        self.shared_stride = -(-end // 128) * 128
-        self._unused = program.unused_shared(self.shared_stride, dynamic_shared)
+            self._places.append(Place(name, "shared", program.dynamic_start, dynamic))
+        self.shared_stride = -(-(program.dynamic_start + dynamic) // 128) * 128
+        self._unused = program.unused_shared(self.shared_stride, dynamic)
         self.code: Code = program.code(program.entry)
 
     def run(self) -> Report:
@@ -109,6 +126,8 @@ class Launch(Findings):
             status = "fault"
         if any(fault.kind in TIMEOUTS for fault in self.faults.values()):
             status = "timeout"
+        elif self.late and not self.faults:
+            status, message = "timeout", "the launch took longer than it was given"
         return Report(
             status,
             faults=tuple(self.faults.values()),
@@ -140,7 +159,7 @@ class Launch(Findings):
             rows = max(1, min(rows, CHUNK_LOCAL // (self.code.frame_bytes * width)))
         if self.shared_stride:
             rows = max(1, min(rows, CHUNK_SHARED // self.shared_stride))
-        total = self.block_order.size
+        total = len(self.block_order)
         next_row = 0
         waiting: list[Chunk] = []
         while next_row < total or waiting:
@@ -148,7 +167,10 @@ class Launch(Findings):
                 return
             room = sum(chunk.lanes for chunk in waiting) + rows * width <= RESIDENT_LANES
             if next_row < total and (room or not waiting):
-                chunk = Chunk(self, self.block_order[next_row : next_row + rows], next_row)
+                chosen = self.block_order[next_row : next_row + rows]
+                if isinstance(chosen, range):
+                    chosen = np.arange(chosen.start, chosen.stop)
+                chunk = Chunk(self, chosen, next_row)
                 next_row += rows
                 self._run(chunk, waiting)
             else:
@@ -246,6 +268,11 @@ class Launch(Findings):
             if view.allocation is allocation and best[1] <= start <= address:
                 best = (view.name, start)
         return best
+
+    def out_of_time(self) -> NoReturn:
+        """Give the launch up: its time is over."""
+        self.late = True
+        raise Halt
 
     def exhausted(self, frame: Frame) -> NoReturn:
         """Refuse a launch that needs too much local memory."""

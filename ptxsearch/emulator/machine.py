@@ -8,6 +8,7 @@ go first.
 from __future__ import annotations
 
 from operator import length_hint
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -195,7 +196,7 @@ class Chunk:
             if other.frame is frame and other.pc > group.pc:
                 limit = min(limit, other.pc)
         code, launch = frame.code, self.launch
-        segment_of, count = code.segment, launch.count
+        segment_of, count, deadline = code.segment, launch.count, launch.deadline
         end = len(code.steps)
         while True:
             segment = segment_of(group.pc)
@@ -205,6 +206,8 @@ class Chunk:
             group.steps += segment.length
             if group.steps > launch.steps:
                 launch.steps = group.steps
+            if deadline is not None and monotonic() > deadline:
+                launch.out_of_time()
             if group.steps > launch.max_steps:
                 launch.step_limit(self, group, segment)
             group.pc = segment.end

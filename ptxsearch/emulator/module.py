@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from ptxsearch.emulator.arguments import Buffers, parameter_block
 from ptxsearch.emulator.halt import Refused, Unable
-from ptxsearch.emulator.launch import MAX_STEPS, Launch
+from ptxsearch.emulator.launch import MAX_STEPS, Launch, Setting
 from ptxsearch.emulator.memory import (
     PARAM_WINDOW,
     Allocation,
@@ -102,18 +103,32 @@ class Module:
         max_steps: int | None = None,
         checks: bool = True,
         blocks: Sequence[int] | Array | None = None,
+        seconds: float | None = None,
     ) -> Report:
         """Run an entry and report what happened; arrays among `args` are changed in place.
 
         `args` are arrays (buffers), numpy scalars, numbers and bytes in the order of the
         parameters; a mapping gives them names for reports. `blocks` selects blocks by linear
         number; the others do not run. Without `checks` races, undefined reads and what was read
-        are not looked for.
+        are not looked for. `max_steps` bounds the instructions of one thread, `seconds` the time
+        that the whole launch may take.
         """
         try:
-            launch = self._prepare(
-                entry, grid, block, cluster, shared_bytes, args, max_steps, checks, blocks
+            program = self._program(entry)
+            setting = Setting(
+                grid=_triple("grid", grid),
+                block=_triple("block", block),
+                dynamic_shared=_whole("shared_bytes", shared_bytes),
+                max_steps=MAX_STEPS if max_steps is None else max_steps,
+                checks=checks,
+                blocks=_chosen(_triple("grid", grid), blocks),
+                deadline=None if seconds is None else monotonic() + seconds,
+                number=self._launches + 1,
             )
+            _check_shape(program, setting)
+            if _triple("cluster", cluster) != (1, 1, 1):
+                raise Unable(Unsupported("cluster launch", program.entry.line, "clusters"))
+            launch = self._prepare(program, setting, args)
         except Refused as refused:
             return Report("invalid", message=str(refused))
         except Unable as unable:
@@ -121,44 +136,16 @@ class Module:
         return launch.run()
 
     def _prepare(
-        self,
-        entry: str,
-        grid: Sequence[int] | int,
-        block: Sequence[int] | int,
-        cluster: Sequence[int],
-        shared_bytes: int,
-        args: Sequence[Any] | Mapping[str, Any],
-        max_steps: int | None,
-        checks: bool,
-        blocks: Sequence[int] | Array | None,
+        self, program: Program, setting: Setting, args: Sequence[Any] | Mapping[str, Any]
     ) -> Launch:
-        program = self._program(entry)
-        grid3, block3 = _triple("grid", grid), _triple("block", block)
-        _check_shape(program, grid3, block3, shared_bytes)
-        if _triple("cluster", cluster) != (1, 1, 1):
-            raise Unable(Unsupported("cluster launch", program.entry.line, "clusters"))
+        """The launch with its arguments in memory."""
         for allocation in self._memory:
             allocation.begin()
         data, views = parameter_block(program, args, self._buffers)
-        parameters = Allocation(entry, "param", PARAM_WINDOW, data)
-        self._memory.parameters = parameters
-        total = grid3[0] * grid3[1] * grid3[2]
-        order = np.arange(total) if blocks is None else np.asarray(blocks, np.int64)
-        if order.size and (int(order.min()) < 0 or int(order.max()) >= total):
-            raise Refused(f"blocks must lie in 0..{total - 1}")
+        name = program.entry.name
+        self._memory.parameters = Allocation(name, "param", PARAM_WINDOW, data)
         self._launches += 1
-        return Launch(
-            program,
-            self._memory,
-            views,
-            grid=grid3,
-            block=block3,
-            dynamic_shared=shared_bytes,
-            max_steps=MAX_STEPS if max_steps is None else max_steps,
-            checks=checks,
-            blocks=order,
-            number=self._launches,
-        )
+        return Launch(program, self._memory, views, setting)
 
     def _program(self, entry: str) -> Program:
         if self.parsed is None:
@@ -173,23 +160,43 @@ class Module:
         return found
 
 
-def _triple(name: str, value: Sequence[int] | int) -> Triple:
-    parts = (value,) if isinstance(value, int | np.integer) else tuple(value)
-    if not 1 <= len(parts) <= 3 or any(int(part) != part or part < 1 for part in parts):
-        raise Refused(f"{name} {value!r} must be one to three integers of at least 1")
+def _whole(name: str, value: Any) -> int:
+    if not isinstance(value, int | np.integer) or value < 0:
+        raise Refused(f"{name} is {value!r}; it must be an integer of at least 0")
+    return int(value)
+
+
+def _triple(name: str, value: Any) -> Triple:
+    parts = tuple(value) if isinstance(value, Sequence | np.ndarray) else (value,)
+    whole = all(isinstance(part, int | np.integer) and part >= 1 for part in parts)
+    if not 1 <= len(parts) <= 3 or not whole:
+        raise Refused(f"{name} is {value!r}; it must be one to three integers of at least 1")
     padded = [int(part) for part in parts] + [1] * (3 - len(parts))
     return padded[0], padded[1], padded[2]
 
 
-def _check_shape(program: Program, grid: Triple, block: Triple, shared_bytes: int) -> None:
+def _chosen(grid: Triple, blocks: Sequence[int] | Array | None) -> range | Array:
+    """The linear numbers of the blocks that run."""
+    total = grid[0] * grid[1] * grid[2]
+    if blocks is None:
+        return range(total)
+    chosen = np.asarray(blocks, np.int64)
+    if chosen.size and (int(chosen.min()) < 0 or int(chosen.max()) >= total):
+        raise Refused(f"blocks must lie in 0..{total - 1}")
+    return chosen
+
+
+def _check_shape(program: Program, setting: Setting) -> None:
+    grid, block = setting.grid, setting.block
     threads = block[0] * block[1] * block[2]
     if threads > THREAD_LIMIT or any(b > m for b, m in zip(block, BLOCK_LIMIT, strict=True)):
         raise Refused(f"block {block} exceeds {THREAD_LIMIT} threads or {BLOCK_LIMIT}")
     if any(g > m for g, m in zip(grid, GRID_LIMIT, strict=True)):
         raise Refused(f"grid {grid} exceeds {GRID_LIMIT}")
-    if shared_bytes < 0 or program.static_shared + shared_bytes > SHARED_LIMIT:
+    if program.static_shared + setting.dynamic_shared > SHARED_LIMIT:
         raise Refused(
-            f"{program.static_shared} + {shared_bytes} bytes of shared memory exceed {SHARED_LIMIT}"
+            f"{program.static_shared} + {setting.dynamic_shared} bytes of shared memory exceed "
+            f"{SHARED_LIMIT}"
         )
     directives = program.entry.directives
     required = directives.get("reqntid")
