@@ -45,8 +45,13 @@ def case_launches(
     except (KeyError, TypeError) as error:
         raise UsageError(f"the case has no {error}", "a case needs `entry` and `runs`") from None
     launches: list[CaseLaunch] = []
-    for run in runs:
-        launches += _Run(load(ptx_text), entry, case, run, hidden or {}).launches()
+    for number, run in enumerate(runs):
+        try:
+            launches += _Run(load(ptx_text), entry, case, run, hidden or {}).launches()
+        except KeyError as error:
+            raise UsageError(
+                f"run {number} of the case lacks {error}", "see the fields of a recorded case"
+            ) from None
     return launches
 
 
