@@ -62,9 +62,8 @@ class Shadow(Stamps):
         conflict = None
         note = Note(where, granules, lanes, line, base_stamp(order), flags)
         if self.writers is not None and self._recent(self.last_write, order):
-            stamps = note.stamps
             old = where.get(self._rows(self.writers, granules))
-            conflict = self._conflict(old, stamps, lanes, order, where, granules, "read")
+            conflict = self._conflict(old, note, order, "read")
             if conflict is not None:
                 conflict = replace(conflict, line=self._line_of(conflict))
         self.pending.append(note)
@@ -83,15 +82,16 @@ class Shadow(Stamps):
     def _conflict(
         self,
         old: Array,
-        stamps: Array,
-        lanes: Array,
+        note: Note,
         order: Ordering,
-        where: Where,
-        granules: int,
         access: str,
         changed: Callable[[], Array] | None = None,
     ) -> Conflict | None:
-        """The first lane whose word carries the stamp of an unordered write by another."""
+        """The first lane whose word carries the stamp of an unordered write by another.
+
+        `changed` tells which lanes store something else than what is there.
+        """
+        stamps, lanes = note.stamps, note.lanes
         if old.ndim > 1:
             stamps = stamps[:, None]
         foreign = (old & (TID_MASK | ASYNC)) != (stamps & TID_MASK)
@@ -100,22 +100,21 @@ class Shadow(Stamps):
             return None
         foreign &= ~both_strong(old, stamps, order)
         foreign = np.broadcast_to(foreign, (lanes.size, *foreign.shape[1:]))
-        if changed is not None and foreign.any():
-            mark = np.broadcast_to(changed(), lanes.shape)
-            mark = mark.reshape(mark.shape + (1,) * (foreign.ndim - 1))
-            self.same_value |= bool((foreign & ~mark).any())
-            foreign = foreign & mark
         at = np.nonzero(foreign)
         if not at[0].size:
             return None
         found = np.broadcast_to(old, foreign.shape)[at]
         mine = lanes[at[0]]
         bad = ~order.ordered(found, mine) | ((found & ASYNC) != 0)
+        if changed is not None and bad.any():
+            differs = np.broadcast_to(changed(), lanes.shape)[at[0]]
+            self.same_value |= bool((bad & ~differs).any())
+            bad &= differs
         if not bad.any():
             return None
         first = int(bad.argmax())
-        element = int(where.indices()[at[0][first]])
-        word = element * granules + (int(at[1][first]) if len(at) > 1 else 0)
+        element = int(note.where.indices()[at[0][first]])
+        word = element * note.granules + (int(at[1][first]) if len(at) > 1 else 0)
         return Conflict(
             int(mine[first]),
             word,
@@ -186,9 +185,7 @@ class Shadow(Stamps):
         if not fresh and conflict is None and self._recent(self.last_write, order):
             old = where.get(writers)
             if old.any():
-                conflict = self._conflict(
-                    old, stamps, lanes, order, where, granules, "write", values.changed
-                )
+                conflict = self._conflict(old, note, order, "write", values.changed)
         where.put(writers, stamps if granules == 1 else stamps[:, None])
         if not where.unique and lanes.size > 1 and conflict is None:
             conflict = self._meeting(note, writers, stamps, order, values)
