@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from ptxsearch.budget import Budget, Spend
+from ptxsearch.certification import certified
 from ptxsearch.config import DEFAULT_ARCH, make_evaluator, make_policy, open_store
 from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import ProviderPaused, UsageError
@@ -65,7 +66,8 @@ def optimize(
             seed=seed,
         )
         attach(search, evaluator)
-        return drive(search, evaluator, workers=workers or 1, on_trial=on_trial)
+        result = drive(search, evaluator, workers=workers or 1, on_trial=on_trial)
+        return result if result.state == "interrupted" else certified(result, task, evaluator)
     finally:
         if isinstance(opened, SQLiteStore) and opened is not store:
             opened.close()

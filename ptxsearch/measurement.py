@@ -6,15 +6,16 @@ candidate, rival and baseline on the same buffers (EVALUATION section 7).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 
 from ptxsearch.dossier import Dossier
-from ptxsearch.evaluation import Array, Built, Counters, Evaluation, Failure, Timing
+from ptxsearch.evaluation import Array, Built, Counters, Evaluation, Failure, Stage, Timing
 from ptxsearch.inputs import make_inputs
 from ptxsearch.kernel import Kernel
-from ptxsearch.protocols import Device, SamplingDevice
+from ptxsearch.protocols import Device, GuardedDevice, SamplingDevice
 from ptxsearch.race import Rules, combine, hopeless, race
 from ptxsearch.toolchain import CompileFailure
 
@@ -27,7 +28,30 @@ def measure(device: Device, case: Dossier, build: Build) -> Evaluation | None:
     """Fill in the times of `case`; a verdict where the kernel failed while it was timed."""
     if device.source == "modelled":
         return _model(device, case)
-    return _quick(device, case, build)
+    return _unfit(device, case) or _quick(device, case, build)
+
+
+def _unfit(device: Device, case: Dossier) -> Evaluation | None:
+    """Now and then a kernel races itself; while it does not come out equal nothing is judged."""
+    if not isinstance(device, GuardedDevice) or not device.guard_is_due:
+        return None
+    assert case.built is not None
+    for workload in case.task.timed:
+        found = device.guard(case.built, workload)
+        if isinstance(found, Failure):
+            return case.failed(found, "quick")
+        case.evidence["guard"] = found.to_dict()
+        if not found.ok:
+            return case.verdict("INFRA", "quick", f"this GPU is not fit to judge: {found.message}")
+    return None
+
+
+def _blame(case: Dossier, failure: Failure, stage: Stage) -> Evaluation:
+    """The verdict on a failure while sides took turns; another side's is not the candidate's."""
+    fault = failure.fault
+    if fault is not None and re.match(r"builts\[[1-9]", fault.object):
+        return case.verdict("INFRA", stage, f"another side failed while timed: {fault.message}")
+    return case.failed(failure, stage)
 
 
 def _model(device: Device, case: Dossier) -> Evaluation | None:
@@ -56,12 +80,12 @@ def _quick(device: Device, case: Dossier, build: Build) -> Evaluation | None:
             sides[name] = made
     first = _sample(device, case, sides, FIRST_ROUNDS)
     if isinstance(first, Failure):
-        return case.failed(first, "quick")
+        return _blame(case, first, "quick")
     samples = first
     if len(sides) == 1 or not hopeless(first[:, :2], rounds=FIRST_ROUNDS):
         more = _sample(device, case, sides, MORE_ROUNDS)
         if isinstance(more, Failure):
-            return case.failed(more, "quick")
+            return _blame(case, more, "quick")
         samples = np.concatenate([first, more])
     _note(case, sides, samples)
     if "rival" in sides and np.median(samples[:, 0] / samples[:, 1]) < 1:
@@ -83,7 +107,7 @@ def _race(device: Device, case: Dossier, sides: dict[str, Built]) -> Evaluation 
 
     decision = race(sample, Rules.incumbent())
     if isinstance(decision, Failure):
-        return case.failed(decision, "race")
+        return _blame(case, decision, "race")
     case.evidence["race"] = {"accepted": decision.accepted, **decision.to_dict()}
     # Fresh rounds replace the quick ones, whose luck sent the candidate into the race.
     _note(case, sides, np.concatenate(seen))

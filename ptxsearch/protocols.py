@@ -15,6 +15,7 @@ import numpy as np
 from ptxsearch.budget import Spend
 from ptxsearch.evaluation import Array, Built, Counters, Evaluation, Failure, Inputs, Outputs
 from ptxsearch.kernel import Kernel, Proposal
+from ptxsearch.race import Guard
 from ptxsearch.record import Record
 from ptxsearch.tasks import Task, Workload
 from ptxsearch.tree import Node, TreeView
@@ -25,6 +26,7 @@ __all__ = [
     "Completion",
     "Device",
     "Evaluator",
+    "GuardedDevice",
     "Message",
     "Proposer",
     "SamplingDevice",
@@ -64,6 +66,18 @@ class AuditedDevice(Device, Protocol):
     def audit(self) -> Sequence[tuple[int, Inputs, Outputs]]:
         """Since the last call: (index into `builts`, the inputs, the outputs it left)."""
         ...
+
+
+@runtime_checkable
+class GuardedDevice(Device, Protocol):
+    """A device that can tell whether it is fit to judge: a kernel raced against itself.
+
+    `guard_is_due` holds at the start and after every 50 kernels that were timed since.
+    """
+
+    guard_is_due: bool
+
+    def guard(self, built: Built, workload: Workload) -> Guard | Failure: ...
 
 
 @runtime_checkable

@@ -37,6 +37,7 @@ TIMES_SLOWER = 20.0
 AUDITS_KEPT = 64
 MOST_REPEATS = 16
 GUARD_GROUPS = 3
+GUARD_EVERY = 50
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class CudaDevice:
         self._audits: list[tuple[int, Inputs, Outputs]] = []
         self._counter = itertools.count(self.settings.seed << 32)
         self.last_times: Timed | None = None
+        self._unguarded = GUARD_EVERY
+        self._candidate = b""
         self.last_profile: ncu.Profile | None = None
 
     def run(
@@ -146,6 +149,8 @@ class CudaDevice:
         if isinstance(timed, Failure):
             return timed
         self.last_times = timed
+        self._unguarded += builts[0].cubin != self._candidate
+        self._candidate = builts[0].cubin
         by_token = {held.token: held.inputs for held in sets}
         self._audits += [(s, by_token[token], _outputs(left)) for s, token, left in timed.audits]
         del self._audits[:-AUDITS_KEPT]
@@ -157,8 +162,14 @@ class CudaDevice:
         audits, self._audits = self._audits, []
         return audits
 
+    @property
+    def guard_is_due(self) -> bool:
+        """Whether 50 kernels were timed since the last guard, or there was none."""
+        return self._unguarded >= GUARD_EVERY
+
     def guard(self, built: Built, workload: Workload) -> Guard | Failure:
         """Whether this GPU is fit to judge now: a kernel raced against itself in three groups."""
+        self._unguarded = 0
         groups: list[Array] = []
         for _ in range(GUARD_GROUPS):
             samples = self.time([built, built], workload, self.settings.group)
