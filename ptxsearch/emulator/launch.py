@@ -30,7 +30,12 @@ from ptxsearch.emulator.synchron import Synchron
 if TYPE_CHECKING:
     from ptxsearch.emulator.arguments import View
 
-CHUNK_LANES = 1 << 15
+CHUNK_LANES = 1 << 16
+"""Threads of a chunk: the more, the less every instruction costs, until memory caches overflow."""
+
+CHUNK_VALUES = 1 << 23
+"""Values of all registers of a chunk: kernels with many registers get smaller chunks."""
+
 CHUNK_SHARED = 1 << 24
 CHUNK_LOCAL = 1 << 24
 RESIDENT_LANES = 132 * 2048
@@ -154,7 +159,8 @@ class Launch(Findings):
 
     def _run_chunks(self) -> None:
         width = -(-self.threads // 32) * 32
-        rows = max(1, CHUNK_LANES // width)
+        lanes = min(CHUNK_LANES, CHUNK_VALUES // self.code.size)
+        rows = max(1, lanes // width)
         if self.code.frame_bytes:
             rows = max(1, min(rows, CHUNK_LOCAL // (self.code.frame_bytes * width)))
         if self.shared_stride:
