@@ -173,3 +173,10 @@ def test_bytes_stored() -> None:
     assert by_launch[0] > 0
     assert 0 in by_launch[1:]
     assert launches("cheat_write_input")[0].report.bytes_stored["x"] > 0
+
+
+def test_reading_a_neighbour_is_noted() -> None:
+    """A kernel that reads beyond its arguments within one array is told so in a note."""
+    notes = launches("cheat_neighbour_read")[0].report.notes
+    assert len(notes) == 1
+    assert "byte 512 from the start of y" in notes[0]

@@ -127,6 +127,7 @@ class Launch(Findings):
         except Refused as refused:
             status, message = "invalid", str(refused)
         self.program.forget()
+        reads = self._reads()
         if self.faults and status == "ok":
             status = "fault"
         if any(fault.kind in TIMEOUTS for fault in self.faults.values()):
@@ -142,19 +143,36 @@ class Launch(Findings):
             message=message or _summary(self.faults.values(), unsupported),
             notes=tuple(self.notes.values()),
             printed=tuple(self.printed),
-            reads=self._reads(),
+            reads=reads,
             touched=self.counters.footprint.touched() if self.counters.footprint else {},
             bytes_stored={view.name: view.allocation.stored for view in self.views},
         )
 
     def _reads(self) -> dict[str, Array]:
-        reads = {}
+        """Which bytes of each buffer were read; what lies outside every buffer is noted."""
+        reads: dict[str, Array] = {}
+        outside: dict[int, tuple[Allocation, Array]] = {}
         for view in self.views:
-            shadow = view.allocation.shadow
-            if shadow is not None:
-                reads[view.name] = shadow.read_bytes()[view.offset : view.offset + view.size]
-            elif self.checks:
-                reads[view.name] = np.zeros(view.size, np.bool_)
+            allocation = view.allocation
+            if allocation.shadow is None:
+                if self.checks:
+                    reads[view.name] = np.zeros(view.size, np.bool_)
+                continue
+            if id(allocation) not in outside:
+                outside[id(allocation)] = (allocation, allocation.shadow.read_bytes())
+            read = outside[id(allocation)][1]
+            reads[view.name] = read[view.offset : view.offset + view.size].copy()
+        for view in self.views:
+            if id(view.allocation) in outside:
+                outside[id(view.allocation)][1][view.offset : view.offset + view.size] = False
+        for allocation, left in outside.values():
+            if left.any():
+                first = int(left.argmax())
+                name, start = self.view_at(allocation, allocation.base + first)
+                self.notes[f"outside {name}"] = (
+                    f"{int(np.count_nonzero(left))} bytes were read outside every argument, the "
+                    f"first at byte {allocation.base + first - start} from the start of {name}"
+                )
         return reads
 
     def _run_chunks(self) -> None:
