@@ -231,7 +231,8 @@ class Pipeline:
         runs: list[tuple[Device, Workload]] = [(self.gate, smallest), (self.device, smallest)]
         if self.device.source == "measured":
             runs[1:1] = [(self.gate, w) for w in self._small(case.task) if w is not smallest]
-        for device, workload in dict.fromkeys(runs):
+        distinct = {(id(device), workload.name): (device, workload) for device, workload in runs}
+        for device, workload in distinct.values():
             if device is not self.device and "not_emulated" in case.evidence:
                 continue
             expected = next(self._sets(case, workload))
