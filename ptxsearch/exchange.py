@@ -82,6 +82,10 @@ def answer_batch(task: Task, proposals: Path, results: Path, evaluator: Evaluato
     for line in _read(proposals):
         if (line["run"], line["id"]) in answered:
             continue
+        if "proposal" not in line:
+            raise RecordingError(
+                f"{proposals}: the line of id {line['id']!r} lacks its proposal", "ask again"
+            )
         proposal = Proposal.from_dict(line["proposal"])
         rival = line.get("rival")
         if proposal.kernel is None:
@@ -151,7 +155,9 @@ def _read(path: Path, refused: list[str] | None = None) -> Iterator[dict[str, An
             continue
         try:
             data = json.loads(line)
-            if not isinstance(data, Mapping) or not {"id", "run"} <= set(data):
+            if not isinstance(data, Mapping) or not all(
+                isinstance(data.get(name), str) for name in ("id", "run")
+            ):
                 raise ValueError("no id and run")
         except (ValueError, RecursionError) as error:
             if refused is None:
@@ -163,7 +169,7 @@ def _read(path: Path, refused: list[str] | None = None) -> Iterator[dict[str, An
 
 
 def _write(path: Path, lines: list[dict[str, Any]], *, append: bool) -> None:
-    text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
     try:
         if append and path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
             text = "\n" + text

@@ -14,6 +14,7 @@ same verdicts give the same tree.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -103,6 +104,7 @@ class Search:
         """Verdicts as (proposal id, evaluation) or with what they cost; repeats are refused."""
         for identifier, evaluation, *spend in results:
             number = self._number(identifier)
+            _require_time(identifier, evaluation)
             cost = spend[0] if spend else Spend(device_seconds=sum(evaluation.cost.values()))
             self._commit(
                 {
@@ -308,7 +310,8 @@ class Search:
         return np.random.Generator(np.random.Philox(key=np.concatenate([seed, key])))
 
     def _number(self, identifier: str) -> int:
-        number = int(identifier) if str(identifier).isdigit() else -1
+        text = str(identifier)
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
         if number not in self.progress.waiting or number in self.progress.told:
             raise UsageError(
                 f"result for proposal {identifier!r}, which is not waiting",
@@ -330,10 +333,13 @@ class Search:
             "policy": self.policy.to_dict(),
             "seed": self.seed,
         }
-        found = None
+        found = ending = None
         for event in self.journal.read():
             if event["type"] == "run":
                 found = {name: event.get(name) for name in header}
+            elif event["type"] in ("stop", "resumed"):
+                # A stop shows results early: a run that goes on must decide without them.
+                ending = event if event["type"] == "stop" else None
             else:
                 self.progress.apply(event)
         if found is None:
@@ -345,6 +351,18 @@ class Search:
                 f"the store holds a run with another {', '.join(changed)}",
                 "resume with the same task, policy and seed, or choose another store",
             )
-        if self.progress.stopped is not None and not self._look:
+        if ending is not None and self._look:
+            self.progress.apply(ending)
+        elif ending is not None:
             self._commit({"type": "resumed"})
         return [a for n, a in sorted(self.progress.waiting.items()) if n not in self.progress.told]
+
+
+def _require_time(identifier: str, evaluation: Evaluation) -> None:
+    """Raises UsageError for a verdict that would be in the journal and could not be applied."""
+    medians = [timing.median for timing in evaluation.times.values()]
+    if evaluation.ok and not (medians and all(0 < median < math.inf for median in medians)):
+        raise UsageError(
+            f"result for proposal {identifier!r} is OK with times {medians}",
+            "an OK result has positive seconds",
+        )

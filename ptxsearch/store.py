@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ptxsearch.errors import StoreError
+from ptxsearch.errors import StoreError, UsageError
 
 FIRST_HASH = "0" * 64
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "afs",
@@ -39,8 +39,14 @@ def chain(previous: str, body: str) -> str:
 
 
 def canonical(event: Mapping[str, Any]) -> str:
-    """The one JSON text of an event."""
-    return json.dumps(event, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """The JSON text of an event; keys keep their order, as a space's parameters are ordered."""
+    try:
+        return json.dumps(event, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise UsageError(
+            f"a {event.get('type', 'nameless')} event holds a number that is not finite",
+            "write None where there is none",
+        ) from error
 
 
 class MemoryStore:
@@ -88,6 +94,8 @@ class SQLiteStore:
         self.read_only = read_only
         self._lock: IO[bytes] | None = None
         self._last: tuple[int, str] = (-1, FIRST_HASH)
+        if not self.path.name or self.path.is_dir():
+            raise StoreError(f"{self.path} is a folder", "give the path of a file")
         if read_only and not self.path.is_file():
             raise StoreError(f"no store at {self.path}", "give the path of an existing store")
         if not read_only:
