@@ -114,6 +114,10 @@ BAD = [
     ("malformed suite", "batch s.yaml", b"tasks: [a\n", 2, "line"),
     ("suite with unknown keys", "batch s.yaml", b"tasks: [level1/sum]\ncolour: 1\n", 2, "colour"),
     ("case that is no JSON", "emulate c.ptx --case c.ptx", b"{", 2, "line 1"),
+    ("result nested too deeply", "verify r.json", b"[" * 100_000, 2, "recursion"),
+    ("policy nested too deeply", f"{OPTIMIZE} --policy p.yaml", b"[" * 9999, 2, "mend"),
+    ("case nested too deeply", "emulate c.ptx --case c.ptx", b"[" * 100_000, 2, "deeply"),
+    ("folder as a store", f"{OPTIMIZE} --device emulated --store .", None, 3, "folder"),
     ("store without a run", "export level1/sum --store none --out o", None, 3, "no store"),
 ]
 

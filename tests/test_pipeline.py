@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ptxsearch.emulator.device import EmulatedDevice
-from ptxsearch.kernel import Kernel, Launch
+from ptxsearch.kernel import Kernel, Launch, Scratch
 from ptxsearch.param import Param
 from ptxsearch.pipeline import Pipeline
 from ptxsearch.tasks import Task, Workload
@@ -156,3 +156,28 @@ def test_check_stops_before_the_device(pipeline: Pipeline) -> None:
     assert pipeline.check(TASK, kernel(GOOD)).ok
     assert pipeline.check(TASK, kernel(body("  y[i] = z;"))).status == "COMPILE_ERROR"
     assert pipeline.check(TASK, kernel(body("  y[i] = 0;"))).ok
+
+
+@pytest.mark.parametrize(
+    ("scratch", "word"),
+    [
+        (Scratch("y", "f32", ("n",), init="zeros"), "names a parameter"),
+        (Scratch("s", "f32", ("n - 5000",)), "has shape"),
+        (Scratch("s", "f32", ("10**15",)), "bytes of scratch"),
+    ],
+)
+def test_scratch_that_cannot_be_is_rejected(
+    pipeline: Pipeline, scratch: Scratch, word: str
+) -> None:
+    """Scratch neither hides a parameter, which would clear an output, nor fills the memory."""
+    found = pipeline.evaluate(TASK, replace(kernel(GOOD), scratch=(scratch,)))
+    assert (found.status, found.stage) == ("REJECTED", "lint")
+    assert word in found.message
+
+
+def test_a_sequence_of_launches_is_bounded(pipeline: Pipeline) -> None:
+    """Thousands of launches are refused before anything is compiled."""
+    good = kernel(GOOD)
+    found = pipeline.evaluate(TASK, replace(good, launches=good.launches * 2000))
+    assert found.status == "REJECTED"
+    assert "2000 launches" in found.message
