@@ -206,6 +206,15 @@ def _order(
     return peers.run(strategy, recording.table, seed=seed, budget=BUDGET)
 
 
+def _finite(value: Any) -> Any:
+    """The same with null for what no run reached: JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def printed(results: Sequence[dict[str, Any]], budgets: Sequence[int]) -> str:
     """The results as a table, with geometric means over the spaces that a strategy ran on."""
     heads = "".join(f"{'@' + str(b):>7}" for b in budgets)
@@ -257,7 +266,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             curves[strategy].append(median_fraction(runs, recording.best_seconds))
     if options.plot:
         plot(curves, options.plot)
-    print(json.dumps(results, indent=1) if options.json else printed(results, options.budgets))
+    if options.json:
+        print(json.dumps(_finite(results), indent=1, allow_nan=False))
+    else:
+        print(printed(results, options.budgets))
     return 0
 
 
