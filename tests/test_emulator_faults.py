@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ptxsearch.emulator import Report, load, undefined
+from ptxsearch.emulator import launch as machine
 from ptxsearch.ptx import Module, parse
 from tests.emulator_cases import DATA
 
@@ -151,6 +152,29 @@ def test_no_fault(name: str, grid: int, block: int, shared: int) -> None:
     """Nothing is reported."""
     report = run(name, grid, block, shared)
     assert report.status == "ok", report.message
+
+
+ACROSS_BLOCKS = [row for row in FAULTY if row[1] == "data_race" and row[2] > 1]
+
+
+@pytest.mark.parametrize(("name", "kind", "grid", "block", "shared"), ACROSS_BLOCKS)
+def test_fault_of_blocks_run_one_by_one(
+    name: str, kind: str, grid: int, block: int, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Races are found whether blocks run together or one after the other."""
+    monkeypatch.setattr(machine, "CHUNK_LANES", 1)
+    report = run(name, grid, block, shared)
+    early = {"uninitialised_read"} if name == "race_between_blocks" else {kind}
+    assert early & {fault.kind for fault in report.faults}
+
+
+@pytest.mark.parametrize(("name", "grid", "block", "shared"), HONEST)
+def test_no_fault_of_blocks_run_one_by_one(
+    name: str, grid: int, block: int, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Honest kernels are clean whether blocks run together or one after the other."""
+    monkeypatch.setattr(machine, "CHUNK_LANES", 1)
+    assert run(name, grid, block, shared).status == "ok"
 
 
 def test_race_tells_both_lines() -> None:

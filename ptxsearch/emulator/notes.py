@@ -108,4 +108,5 @@ def merged_stamps(old: Array, stamps: Array, order: Ordering) -> Array:
     past = inside & (sequence < seen) & ((old & SEVERAL_BLOCKS) == 0)
     spread = np.where(row == mine, old & SEVERAL_BLOCKS, SEVERAL_BLOCKS)
     flags = np.where(other & ~past, MULTI | spread, 0)
-    return np.asarray(stamps | flags)
+    weak = other & ~past & ((old & STRONG) == 0)
+    return np.asarray(np.where(weak, (stamps & ~STRONG) | flags, stamps | flags))
