@@ -144,9 +144,9 @@ def test_faster_access_is_modelled_faster(pipeline: Pipeline) -> None:
         "  int m = (n + 31) / 32, j = (i % 32) * m + i / 32;\n"
         "  if (i < 32 * m && j < n) y[j] = a * x[j] + 1.0f;"
     )
-    launch = kernel(strided, grid=("ceil_div(n + 31, 64)", "1", "1"))
-    slow = pipeline.evaluate(TASK, launch)
-    fast = pipeline.evaluate(TASK, kernel(GOOD))
+    blocks = {"grid": ("ceil_div(n + 31, 256)", "1", "1"), "block": ("256", "1", "1")}
+    slow = pipeline.evaluate(TASK, kernel(strided, **blocks))
+    fast = pipeline.evaluate(TASK, kernel(GOOD, **blocks))
     assert slow.ok, slow.message
     assert slow.seconds > 2 * fast.seconds
 
