@@ -177,6 +177,37 @@ def test_no_fault_of_blocks_run_one_by_one(
     assert run(name, grid, block, shared).status == "ok"
 
 
+READER_AND_WRITER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 y)
+{
+    .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<4>;
+    ld.param.u64 %d1, [y]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;
+    mov.u32 %r2, %ctaid.x;
+    setp.eq.u32 %p, %r2, 0;
+    @%p bra READ;
+    st.global.u32 [%d1], %r2;
+    ret;
+READ:
+    ld.global.u32 %r3, [%d1];
+    st.global.u32 [%d1+256], %r3;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [1, 1 << 16])
+def test_race_of_equal_threads_of_two_blocks(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of one number in two blocks are not taken for one thread."""
+    monkeypatch.setattr(machine, "CHUNK_LANES", lanes)
+    launch: dict[str, Any] = {"grid": 2, "block": 64, "args": [np.zeros(128, np.int32)]}
+    report = load(READER_AND_WRITER).launch("k", **launch)
+    assert [fault.kind for fault in report.faults] == ["data_race"]
+    assert {report.faults[0].block, report.faults[0].other_block} == {(0, 0, 0), (1, 0, 0)}
+
+
 def test_race_tells_both_lines() -> None:
     """A race names the line of the access it collides with."""
     fault = run("race_single_buffer", 4, 64, 0).faults[0]

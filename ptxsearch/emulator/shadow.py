@@ -174,7 +174,7 @@ class Shadow(Stamps):
         note = Note(where, granules, lanes, line, base_stamp(order), flags)
         stamps = note.stamps
         conflict = None
-        if self.pending and not self._harmless(where, granules, lanes):
+        if self.pending and not self._harmless(note):
             self.flush(order)
         if self.readers is not None and self._recent(self.flushed, order):
             conflict = self._after_reads(where, granules, stamps, lanes, order)
@@ -195,13 +195,14 @@ class Shadow(Stamps):
         self.written.append(note)
         return conflict
 
-    def _harmless(self, where: Where, granules: int, lanes: Array) -> bool:
+    def _harmless(self, write: Note) -> bool:
         """Whether the noted reads are plainly those of the same threads or of other words."""
         if len(self.pending) > QUICK_NOTES:
             return False
+        where, granules = write.where, write.granules
         for note in self.pending:
-            same = note.lanes is lanes and note.granules == granules
-            same = same and where.unique and note.where == where
+            same = note.lanes is write.lanes and (note.base ^ write.base) & TID_MASK == 0
+            same = same and note.granules == granules and where.unique and note.where == where
             if not same and not apart(note.where, note.granules, where, granules):
                 return False
         return True
