@@ -1,8 +1,10 @@
 """PTX executed with numpy: true outputs, faults and exact counts without a GPU.
 
 `load` gives a module whose entries can be launched; `emulate` is one launch. Reading order:
-`module`, `launch`, `machine` (scheduling), `translate` and `code` (what runs), `access` and
-`shadow` (memory and races), `ordering` and `synchron` (what is ordered before what).
+`module`, `launch`, `machine` and `waiting` (scheduling), `translate` and `code` (what runs),
+`instructions` (who builds which step), `address`, `access` and `shadow` (memory and races),
+`ordering`, `synchron` and `clock` (what is ordered before what), `taint` and `definedness`
+(undefined bytes), `findings` (faults).
 """
 
 from __future__ import annotations

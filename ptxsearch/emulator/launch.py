@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -23,7 +22,8 @@ from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.ordering import Sequence as Events
 from ptxsearch.emulator.origins import Near
 from ptxsearch.emulator.program import Program, source_name
-from ptxsearch.emulator.report import Fault, Report, Triple, Unsupported
+from ptxsearch.emulator.report import Fault, Report, Unsupported
+from ptxsearch.emulator.setting import Setting
 from ptxsearch.emulator.shadow import Shadow
 from ptxsearch.emulator.synchron import Synchron
 
@@ -43,27 +43,6 @@ LOCAL_LIMIT = 1 << 29
 MAX_STEPS = 10_000_000
 NANOSECONDS = 1_000_000_000
 TIMEOUTS = frozenset({"infinite_loop"})
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How an entry is launched: `blocks` are the linear numbers of those that run, `deadline` the
-    reading of `time.monotonic` at which the launch is given up, if any.
-    """
-
-    grid: Triple
-    block: Triple
-    dynamic_shared: int
-    max_steps: int
-    checks: bool
-    blocks: range | Array
-    deadline: float | None = None
-    number: int = 1
-
-    @property
-    def whole(self) -> bool:
-        """Whether every block of the grid runs."""
-        return len(self.blocks) == self.grid[0] * self.grid[1] * self.grid[2]
 
 
 class Launch(Findings):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxsearch.emulator.arguments import Buffers, parameter_block
 from ptxsearch.emulator.halt import Refused, Unable
-from ptxsearch.emulator.launch import MAX_STEPS, Launch, Setting
+from ptxsearch.emulator.launch import MAX_STEPS, Launch
 from ptxsearch.emulator.memory import (
     PARAM_WINDOW,
     Allocation,
@@ -20,6 +20,7 @@ from ptxsearch.emulator.memory import (
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.program import Program, function_addresses, source_name
 from ptxsearch.emulator.report import Report, Triple, Unsupported
+from ptxsearch.emulator.setting import Setting
 from ptxsearch.errors import UsageError
 from ptxsearch.ptx import Module as Parsed
 from ptxsearch.ptx import SyntaxFault, parse
