@@ -21,7 +21,8 @@ State = Literal["pending", "ok", "failed", "repeated"]
 @dataclass(slots=True, eq=False)
 class Edge:
     """One edit from a parent to a child: its prior, how often it was descended, and how often
-    such a descent still waits for its result.
+    such a descent still waits for its result. `repeated` is the attempt whose template `node` had
+    already, None where the edge leads to the attempt itself.
     """
 
     parent: int
@@ -30,6 +31,7 @@ class Edge:
     visits: int = 0
     pending: int = 0
     alias: bool = False
+    repeated: Node | None = None
 
     @property
     def child(self) -> int:
@@ -187,7 +189,7 @@ class Tree:
         parent = self.nodes[edge.parent]
         self.settle(child, "repeated")
         edge.alias = twin is parent or self._is_ancestor(twin, parent)
-        edge.node = twin
+        edge.node, edge.repeated = twin, child
         parent.choice = None
         if not edge.alias:
             twin.parents.append(edge)
@@ -312,8 +314,8 @@ class TreeView:
         return self._tree.nodes[ranking[0]] if len(ranking) else self._tree.root
 
     def children(self, node: Node) -> tuple[Node, ...]:
-        """Every attempt at `node` in order: passed, failed and pending."""
-        return tuple(edge.node for edge in node.edges)
+        """Every attempt at `node` in order: passed, failed, repeated and pending."""
+        return tuple(edge.repeated or edge.node for edge in node.edges)
 
     def lineage(self, node: Node) -> tuple[Node, ...]:
         """From the root to `node` along first parents."""

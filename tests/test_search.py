@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from ptxsearch.budget import Budget
 from ptxsearch.errors import StoreError, UsageError
 from ptxsearch.evaluation import Evaluation
-from ptxsearch.kernel import Proposal
+from ptxsearch.kernel import Kernel, Proposal
+from ptxsearch.menu import Menu, MenuEdit
 from ptxsearch.policy import Policy
 from ptxsearch.search import Search
 from ptxsearch.store import MemoryStore
@@ -207,9 +209,49 @@ def test_equal_templates_share_a_node() -> None:
     assert result.spend.trials == 0
 
 
+def test_an_edit_that_led_to_a_known_template_is_not_proposed_again() -> None:
+    """Edits a, b and c commute: 8 sets of them, 12 ways to add one, each is proposed once."""
+
+    def add(letter: str) -> MenuEdit:
+        def apply(kernel: Kernel) -> Kernel | None:
+            made = set(kernel.source.split()[1:])
+            if letter in made:
+                return None
+            return replace(kernel, source=" ".join(["start", *sorted(made | {letter})]))
+
+        return MenuEdit(letter, letter, 0.5, apply)
+
+    menu = Menu((add("a"), add("b"), add("c")))
+    for rule in RULES[:3]:
+        policy = Policy(rule=rule, stop_within=0)  # type: ignore[arg-type]
+        search = Search(toy_task(space=None), proposers=[menu], policy=policy)
+        while batch := search.ask(1):
+            for proposal in batch:
+                assert proposal.kernel is not None
+                search.tell([(proposal.id, toy_verdict(proposal.kernel, failing=False))])
+        made = [(t.proposal.parent, t.proposal.edit.strategy) for t in search.progress.trials[1:]]
+        assert len(made) == len(set(made)) == 12
+        assert sum(node.state == "ok" for node in search.view) == 8
+
+
 def test_first_decision_is_the_baseline() -> None:
     """Trial 0 is the baseline, before anything is proposed."""
     search = start()
     (first,) = search.ask(5)
     assert (first.id, first.kernel) == ("0", search.task.baseline)
     assert search.ask(5) == []
+
+
+def test_a_pause_leaves_the_tree_as_it_would_have_been() -> None:
+    """A run paused with results that no decision has seen goes on to the uninterrupted tree."""
+    policy = Policy(window=8)
+    expected = digest(run(start(policy=policy, budget=Budget(trials=25))))
+    store = MemoryStore()
+    search = start(policy=policy, budget=Budget(trials=25), store=store)
+    search.ask()
+    search.tell([("0", toy_verdict(search.task.baseline))])
+    batch = search.ask(6)
+    search.tell([(p.id, toy_verdict(p.kernel)) for p in reversed(batch[1:]) if p.kernel])
+    search.stop("paused", "the server is down")
+    assert len(search.result().trials) == 6
+    assert digest(run(start(policy=policy, budget=Budget(trials=25), store=store))) == expected
