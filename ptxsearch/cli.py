@@ -50,7 +50,7 @@ Dollars = Annotated[float | None, typer.Option(help="most US dollars")]
 Wall = Annotated[float | None, typer.Option(help="most seconds on the clock")]
 Workers = Annotated[int, typer.Option(help="kernels judged at once")]
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
-_err = Console(stderr=True, highlight=False)
+_err = Console(stderr=True, highlight=False, markup=False)
 
 
 def _budget(
@@ -89,7 +89,7 @@ def optimize(
     screen = Console(stderr=as_json, highlight=False)
     console.announce(screen, wanted, evaluator, store)
     if llm is not None and (costs := preview(llm, budget)):
-        screen.print(costs)
+        screen.print(costs, markup=False)
     result = api.optimize(
         wanted,
         llm,

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ptxsearch.batch import Row
 from ptxsearch.doctor import Check
@@ -60,7 +61,8 @@ def show_result(screen: Console, result: Result, folder: Path | None, store: Pat
     if result.best is None or result.baseline is None:
         screen.print("no kernel passed, the baseline included", markup=False)
         if result.baseline is not None:
-            screen.print(f"baseline: {result.baseline.status} {result.baseline.message}")
+            found = f"baseline: {result.baseline.status} {result.baseline.message}"
+            screen.print(found, markup=False)
         return
     best = result.best
     screen.print(
@@ -102,7 +104,7 @@ def show_tasks(screen: Console, tasks: Sequence[Task]) -> None:
         sizes = "; ".join(
             " x ".join(str(size) for size in workload.sizes.values()) for workload in task.timed
         )
-        table.add_row(task.name, sizes, task.description)
+        table.add_row(*map(Text, (task.name, sizes, task.description)))
     screen.print(table)
 
 

@@ -7,7 +7,6 @@ all checks on, because hardware runs most races and bad accesses "right".
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -15,6 +14,13 @@ import numpy as np
 
 from ptxsearch import honesty, toolchain
 from ptxsearch.arch import occupancy
+from ptxsearch.bounds import (
+    MEASURED_SCRATCH,
+    MODELLED_SCRATCH,
+    check_launches,
+    excess_stack,
+    excess_variables,
+)
 from ptxsearch.correctness import check
 from ptxsearch.dossier import Dossier
 from ptxsearch.emulator.device import EmulatedDevice
@@ -32,8 +38,6 @@ from ptxsearch.toolchain import CompileFailure, Compiler
 
 FIRST_TIMEOUT = 10.0
 MODELLED_MEMORY, MEASURED_MEMORY = 512 << 20, 12 << 30
-MODELLED_SCRATCH, MEASURED_SCRATCH = 2 << 30, 16 << 30
-MOST_LAUNCHES = 1024
 ATTAINABLE = 0.885
 GATE_ELEMENTS = 1 << 14
 _REPEATS = 3
@@ -117,30 +121,11 @@ class Pipeline:
     def _bind(self, case: Dossier) -> Evaluation | None:
         if case.kernel.language == "recorded":
             return case.verdict("UNSUPPORTED", "lint", "a recorded kernel has no source to run")
-        if len(case.kernel.launches) > MOST_LAUNCHES:
-            found = f"{len(case.kernel.launches)} launches; use at most {MOST_LAUNCHES}"
-            return case.verdict("REJECTED", "lint", found)
         try:
-            for workload in case.task.workloads:
-                case.kernel.bind(workload.sizes, case.task.names)
-                self._check_scratch(case, workload)
+            check_launches(case.task, case.kernel, whole=self.largest, scratch=self._scratch)
         except KernelError as error:
             return case.verdict("REJECTED", "lint", str(error))
         return None
-
-    def _check_scratch(self, case: Dossier, workload: Workload) -> None:
-        """Raises KernelError where scratch hides a parameter or is larger than the device."""
-        shapes = case.kernel.scratch_shapes(workload.sizes)
-        if hidden := sorted(
-            case.task.names & {*shapes, *(t.name for t in case.kernel.tensor_maps)}
-        ):
-            raise KernelError(f"{hidden[0]!r} names a parameter of the task", "rename the scratch")
-        total = sum(math.prod(shapes[b.name]) * ELEMENT_BYTES[b.dtype] for b in case.kernel.scratch)
-        if total > self._scratch:
-            raise KernelError(
-                f"{total} bytes of scratch on {dict(workload.sizes)}",
-                f"use at most {self._scratch}",
-            )
 
     def _compile(self, case: Dossier) -> Evaluation | None:
         kernel = case.kernel
@@ -164,6 +149,8 @@ class Pipeline:
         module = parse(case.built.ptx)
         if isinstance(module, SyntaxFault):
             return case.verdict("REJECTED", "lint", f"PTX {module}")
+        if excess := excess_variables(module):
+            return case.verdict("REJECTED", "lint", excess)
         findings = lint(
             module,
             self._launches(case, case.task.smallest),
@@ -179,6 +166,9 @@ class Pipeline:
         return case.kernel.bind(workload.sizes, case.task.names)
 
     def _prune(self, case: Dossier) -> Evaluation | None:
+        for entry, took in case.resources.items():
+            if excess := excess_stack(entry, took):
+                return case.verdict("PRUNED", "prune", excess)
         for workload in case.task.workloads:
             for launch in self._launches(case, workload):
                 took = case.resources.get(launch.entry)

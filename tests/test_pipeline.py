@@ -181,3 +181,28 @@ def test_a_sequence_of_launches_is_bounded(pipeline: Pipeline) -> None:
     found = pipeline.evaluate(TASK, replace(good, launches=good.launches * 2000))
     assert found.status == "REJECTED"
     assert "2000 launches" in found.message
+
+
+def test_huge_local_arrays_are_pruned(pipeline: Pipeline) -> None:
+    """Hundreds of kilobytes a thread would fill the memory of any device."""
+    big = "  volatile char big[400000];\n  big[i % 400000] = 1;\n"
+    found = pipeline.evaluate(TASK, kernel(HEAD + INDEX + big + "  if (i < n) y[i] = a;\n}\n"))
+    assert (found.status, found.stage) == ("PRUNED", "prune")
+    assert "400000 bytes of local memory" in found.message
+
+
+def test_a_grid_without_end_is_rejected(pipeline: Pipeline) -> None:
+    """Billions of blocks for a hundred elements are refused, not run."""
+    found = pipeline.evaluate(TASK, kernel(GOOD, grid=("2**31 - 1",)))
+    assert (found.status, found.stage) == ("REJECTED", "lint")
+    assert "threads on a small workload" in found.message
+
+
+def test_a_huge_module_variable_is_rejected(pipeline: Pipeline) -> None:
+    """A hundred gigabytes of unused variable are refused, not allocated."""
+    compiled = pipeline.ptx(kernel(GOOD))
+    assert compiled is not None
+    source = compiled.replace(".visible", ".global .b8 z[99999999999];\n.visible", 1)
+    found = pipeline.evaluate(TASK, replace(kernel(GOOD), source=source, language="ptx"))
+    assert (found.status, found.stage) == ("REJECTED", "lint")
+    assert "99999999999 bytes" in found.message
