@@ -107,6 +107,6 @@ def merged_stamps(old: Array, stamps: Array, order: Ordering) -> Array:
     seen = order.block_seen[np.where(inside, row, 0)]
     past = inside & (sequence < seen) & ((old & SEVERAL_BLOCKS) == 0)
     spread = np.where(row == mine, old & SEVERAL_BLOCKS, SEVERAL_BLOCKS)
-    flags = np.where(other & ~past, MULTI | spread, 0)
+    flags = np.where(other & ~past, MULTI | spread | (old & BLOCK_SCOPE), 0)
     weak = other & ~past & ((old & STRONG) == 0)
     return np.asarray(np.where(weak, (stamps & ~STRONG) | flags, stamps | flags))
