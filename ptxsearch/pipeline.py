@@ -166,8 +166,8 @@ class Pipeline:
         return case.kernel.bind(workload.sizes, case.task.names)
 
     def _prune(self, case: Dossier) -> Evaluation | None:
-        for entry, took in case.resources.items():
-            if excess := excess_stack(entry, took):
+        for entry, needs in case.resources.items():
+            if excess := excess_stack(entry, needs):
                 return case.verdict("PRUNED", "prune", excess)
         for workload in case.task.workloads:
             for launch in self._launches(case, workload):
