@@ -222,8 +222,14 @@ def stream_stores(kernel: Kernel) -> Kernel | None:
     """Stores through `__stcs`, which leave L2 to data that is read again."""
     if kernel.language != "cuda" or "__stcs" in kernel.source:
         return None
-    outputs = set(re.findall(r"(?<!const )\bfloat\s*\*\s*(?:__restrict__\s*)?(\w+)", kernel.source))
-    outputs -= set(re.findall(r"const\s+float\s*\*\s*(?:__restrict__\s*)?(\w+)", kernel.source))
+    # Parameters of entries alone: another pointer may lead to shared or local memory.
+    outputs: set[str] = set()
+    for match in _ENTRY.finditer(kernel.source):
+        params = kernel.source[match.end() : kernel.source.find(")", match.end())]
+        for param in params.split(","):
+            found = re.search(r"\bfloat\s*\*\s*(?:__restrict__\s*)?(\w+)\s*$", param)
+            if found and "const" not in param:
+                outputs.add(found[1])
 
     def stream(match: re.Match[str]) -> str:
         name = re.match(r"\w+", match["target"])

@@ -76,7 +76,9 @@ class Progress:
             case "exchange":
                 self.spend += Spend(**event["spend"])
             case "stop":
-                self.absorb(self.decisions)
+                # A paused run goes on as if it had not stopped: what it has not seen stays unseen.
+                if event["state"] in ("done", "budget"):
+                    self.absorb(self.decisions)
                 self.stopped = (event["state"], event["reason"])
             case "resumed":
                 self.stopped = None

@@ -136,8 +136,8 @@ class Search:
         return best.proposal.kernel if best is not None else None
 
     def result(self) -> Result:
-        """What was found so far."""
-        progress = self.progress
+        """What was found so far, results included that no decision has seen yet."""
+        progress = self._settled()
         state, reason = progress.stopped or ("interrupted", "still running")
         top = progress.best
         best = None
@@ -156,6 +156,17 @@ class Search:
             baseline=progress.baseline,
             digest=self.task.digest,
         )
+
+    def _settled(self) -> Progress:
+        """The state with every told result in it; a paused run itself absorbs them in order."""
+        if not self.progress.told:
+            return self.progress
+        again = Progress(self.task.baseline, policy=self.policy, budget=self.budget, seed=self.seed)
+        for event in self.journal.read():
+            if event["type"] != "run":
+                again.apply(event)
+        again.absorb(again.decisions)
+        return again
 
     def _decide(self) -> Proposal | None:
         """The next decision as a committed proposal; None where it must wait or has stopped."""
@@ -209,10 +220,12 @@ class Search:
         if best is None or best.id == 0:
             return None
         seconds, target = best.evaluation.seconds, self.policy.target_seconds
-        attainable = best.evaluation.evidence.get("attainable_seconds")
+        evidence = best.evaluation.evidence
+        attainable, floor = evidence.get("attainable_seconds"), evidence.get("floor_seconds", 0.0)
         if target is not None and seconds <= target:
             return "done", f"target of {target} s reached"
-        if attainable and seconds <= attainable * (1 + self.policy.stop_within):
+        # A time below the speed of light says that the model or the clock is wrong.
+        if attainable and floor <= seconds <= attainable * (1 + self.policy.stop_within):
             return "done", f"within {self.policy.stop_within:.0%} of what is attainable"
         quiet = progress.trials[-1].id - best.id
         if self.policy.stagnation is not None and quiet >= self.policy.stagnation:

@@ -99,7 +99,7 @@ def traffic(sample: Sample, grid: Grid) -> tuple[float, float, float]:
     read = sum(min(b * scale, sample.extent[name]) for name, b in sample.read.items())
     written = sum(min(b * scale, sample.extent[name]) for name, b in sample.written.items())
     counters = sample.counters
-    loads = _sum(counters, "global_load_sectors", "async_copy_sectors")
+    loads = _sum(counters, "global_load_sectors")
     unique = sum(sample.fetched.values())
     resident = unique / max(sample.blocks, 1) * grid.occupancy.blocks_per_sm
     through = unique / SECTOR if resident <= L1_BYTES / 2 else loads
@@ -120,7 +120,7 @@ def _memory(sample: Sample, grid: Grid, gpu: Gpu, scale: float) -> dict[str, flo
     read, written, through = traffic(sample, grid)
     bandwidth = gpu.bandwidth * DRAM_ATTAINABLE
     counters = sample.counters
-    sectors = _sum(counters, "global_load_sectors", "global_store_sectors", "async_copy_sectors")
+    sectors = _sum(counters, "global_load_sectors", "global_store_sectors")
     atomics = _sum(counters, "global_atomic_requests")
     return {
         "dram": (read + written) / bandwidth,
@@ -150,7 +150,7 @@ def _pipes(counters: Counters, gpu: Gpu, scale: float) -> dict[str, float]:
 def _latency(sample: Sample, grid: Grid, gpu: Gpu) -> float:
     """Waves of resident blocks times the length of one warp's chain of dependent accesses."""
     counters, warps = sample.counters, max(sample.warps, 1)
-    loads = _sum(counters, "global_load_requests", "async_copy_requests") / warps
+    loads = _sum(counters, "global_load_requests") / warps
     shared = _sum(counters, "shared_load_requests") / warps
     asked = _sum(counters, "global_load_sectors") * SECTOR
     fresh = min(1.0, sum(sample.fetched.values()) / asked) if asked else 0.0

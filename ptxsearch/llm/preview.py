@@ -6,7 +6,7 @@ from ptxsearch.budget import Budget
 from ptxsearch.llm.prices import Price, price_of
 from ptxsearch.protocols import LLM
 
-# Means over recorded runs of the bundled tasks; a repair sends its conversation again.
+# Estimates for the bundled tasks' prompts; a repair sends its conversation again.
 _CALLS_PER_KERNEL = 1.6
 _ASKED = 5500
 _ANSWERED = 2000
