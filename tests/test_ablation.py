@@ -1,0 +1,99 @@
+"""The ablation of search policies: its statistics, its bank of kernels, its drawn worlds."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from ptxsearch.policy import Policy
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def ablation() -> ModuleType:
+    """The benchmark as a module; its parts lie beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        return importlib.import_module("ablation")
+
+
+def test_an_interval_is_that_of_the_normal_mean(ablation: ModuleType) -> None:
+    """400 draws of spread 2 about 1: mean +- 1.96 * 2 / 20, up to the bootstrap's own noise."""
+    values = np.random.default_rng(5).normal(size=400)
+    values = 1 + 2 * (values - values.mean()) / values.std()
+    low, high = ablation.interval({"a": values[:200], "b": values[200:]}, by_task=False)
+    assert low == pytest.approx(1 - 0.196, abs=0.01)
+    assert high == pytest.approx(1 + 0.196, abs=0.01)
+
+
+def test_tasks_that_differ_widen_the_interval_by_task(ablation: ModuleType) -> None:
+    """Two tasks of constant lead 0 and 1: whole tasks drawn twice give 0 to 1."""
+    lead = {"a": np.zeros(50), "b": np.ones(50)}
+    assert ablation.interval(lead, by_task=True) == [0.0, 1.0]
+    low, high = ablation.interval(lead, by_task=False)
+    assert 0.35 < low < 0.5 < high < 0.65
+
+
+def test_leads_are_paired(ablation: ModuleType) -> None:
+    """Every run 0.1 above the reference's of its seed: a lead of 0.1 without spread."""
+    curve = np.random.default_rng(1).random((6, 4)).cumsum(axis=1)
+    row = ablation.compared({"greedy": {"t": curve}, "other": {"t": curve + 0.1}})[1]
+    assert row["lead"] == pytest.approx(0.1)
+    assert row["interval"] == pytest.approx([0.1, 0.1])
+    assert row["lead on the way"] == pytest.approx(0.1)
+
+
+def test_repeats_are_counted_at_the_node_and_anywhere(ablation: ModuleType) -> None:
+    """Of two first, two second and one third idea, one second and the third repeat."""
+    proposals = ((0, "x"), (1, "x"), (0, "y"), (1, "z"), (0, "x"))
+    table = ablation.repeats([ablation.Run(np.zeros(5), proposals, ())])
+    assert [row["ideas"] for row in table] == [2, 2, 1]
+    assert [row["at node"] for row in table] == [0, 0, 1]
+    assert [row["anywhere"] for row in table] == [0.5, 0, 1]
+
+
+def test_a_drawn_world_fails_as_often_as_its_family_says(ablation: ModuleType) -> None:
+    """70 of 100 kernels fail; 600 draws are within four standard errors of it."""
+    world = ablation.drawn_world("plain", 3)
+    rng = np.random.default_rng(0)
+    kernels = []
+    for _ in range(600):
+        tokens = sorted(
+            f"{i}{'abc'[rng.integers(3)]}" for i in rng.choice(24, size=4, replace=False)
+        )
+        source = " ".join(["start", *tokens])
+        kernels.append(type(world.task.baseline)(**{**vars(world.task.baseline), "source": source}))
+    failed = sum(not world.evaluator.evaluate(world.task, k).ok for k in kernels) / 600
+    assert failed == pytest.approx(0.7, abs=4 * math.sqrt(0.21 / 600))
+
+
+@pytest.mark.parametrize("rule", ["mcts", "greedy", "beam", "best_of_n", "random"])
+def test_runs_cost_the_same_and_never_get_worse(ablation: ModuleType, rule: str) -> None:
+    """Every policy makes exactly the decisions it is given."""
+    policy = Policy(rule=rule, stop_within=0.0)  # type: ignore[arg-type]
+    run = ablation.search(ablation.drawn_world("plain", 0), policy, decisions=25, seed=0)
+    assert len(run.statuses) == len(run.curve) == 25
+    assert (np.diff(run.curve) >= 0).all()
+
+
+def test_the_bank_on_file_gives_a_run_without_judging(ablation: ModuleType) -> None:
+    """Templates of saxpy have verdicts on file, so that a search over them needs no device."""
+    policy = Policy(stop_within=0.0, tune_share=0.0)
+    run = ablation.search(ablation.bank_world("saxpy", 0), policy, decisions=10, seed=0)
+    assert run.statuses.count("OK") >= 8
+    assert 0 < run.curve[-1] < math.log(10)
+
+
+def test_edits_that_commute_are_one_template(ablation: ModuleType) -> None:
+    """In a bank no template stands twice, and every idea leads to one that it holds."""
+    bank = ablation.bank_world("sum", 0).proposer.bank
+    templates = [kernel.template for kernel in bank.kernels.values()]
+    assert len(set(templates)) == len(templates)
+    for made in bank.kernels:
+        assert all(idea.made in bank.kernels for idea in bank.ideas(made))
