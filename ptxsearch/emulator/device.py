@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from ptxsearch.arch import Gpu, occupancy, typical_gpu
-from ptxsearch.emulator.arguments import Undefined, undefined
 from ptxsearch.emulator.independence import independent_loads
-from ptxsearch.emulator.module import load
-from ptxsearch.emulator.report import Fault as EmulatedFault
 from ptxsearch.emulator.report import Report
+from ptxsearch.emulator.sequence import (
+    COUNTED,
+    Launched,
+    Sequenced,
+    added,
+    failure,
+    parsed,
+    scaled,
+)
 from ptxsearch.emulator.timemodel import (
     LAUNCH_SECONDS,
     NEXT_LAUNCH_SECONDS,
@@ -27,10 +32,9 @@ from ptxsearch.emulator.timemodel import (
     warps_of,
 )
 from ptxsearch.errors import DeviceError
-from ptxsearch.evaluation import Array, Built, Counters, Failure, Fault, Inputs, Outputs
+from ptxsearch.evaluation import Array, Built, Counters, Failure, Inputs, Outputs
 from ptxsearch.kernel import BoundLaunch
-from ptxsearch.ptx import Module, SyntaxFault, parse
-from ptxsearch.tasks import DTYPES, Task, Workload
+from ptxsearch.tasks import Task, Workload
 
 _SAMPLED_THREADS = 8192
 _SAMPLED_BLOCKS = 24
@@ -95,12 +99,12 @@ class EmulatedDevice:
         self, built: Built, workload: Workload, inputs: Inputs, *, timeout: float
     ) -> Outputs | Failure:
         """The outputs of one launch sequence with every check on, or its first fault."""
-        buffers = _Buffers(built, inputs)
+        buffers = Sequenced(built, inputs)
         reports: list[Report] = []
-        for report in self._launches(built, workload, buffers, checks=True):
-            if not report.ok:
-                return _failure(report)
-            reports.append(report)
+        for done in buffers.run(self.arch, max_steps=self.max_steps, checks=True):
+            if not done.report.ok:
+                return failure(done.report)
+            reports.append(done.report)
         return buffers.outputs(reports)
 
     def time(self, builts: Sequence[Built], workload: Workload, rounds: int) -> Array | Failure:
@@ -123,32 +127,21 @@ class EmulatedDevice:
     ) -> Part | Failure:
         """What chosen blocks of each launch leave on the prepared inputs, without checks."""
         inputs = self._prepared(workload)
-        buffers = _Buffers(built, inputs, blank=True)
+        buffers = Sequenced(built, inputs, blank=True)
         for array in inputs.named("out"):
             buffers.arrays[array].reshape(-1).view(np.uint8)[:] = 0xFF
-        module = load(built.ptx, arch=self.arch)
-        scaled, distinct, least = Counters(), 0.0, 1.0
-        for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
-            chosen = blocks(launch)
-            report = module.launch(
-                launch.entry,
-                grid=launch.grid,
-                block=launch.block,
-                cluster=launch.cluster,
-                shared_bytes=launch.shared_bytes,
-                args=buffers.arguments(launch, _parsed(built.ptx)),
-                max_steps=self.max_steps,
-                checks=False,
-                blocks=chosen,
-            )
-            if not report.ok:
-                return _failure(report)
-            share = launch.blocks / len(chosen)
-            scaled = _added(scaled, _scaled(report.counters, share))
-            distinct += share * SECTOR * sum(t.by_block for t in report.touched.values())
-            least = min(least, len(chosen) / launch.blocks)
+        counts, distinct, least = Counters(), 0.0, 1.0
+        steps = self.max_steps
+        for done in buffers.run(self.arch, max_steps=steps, checks=False, blocks=blocks):
+            if not done.report.ok:
+                return failure(done.report)
+            ran = len(done.blocks or ())
+            share = done.launch.blocks / ran
+            counts = added(counts, scaled(done.report.counters, share))
+            distinct += share * SECTOR * sum(t.by_block for t in done.report.touched.values())
+            least = min(least, ran / done.launch.blocks)
         arrays = {name: buffers.arrays[name] for name in inputs.named("out", "inout")}
-        return Part(arrays, inputs, scaled, distinct, least)
+        return Part(arrays, inputs, counts, distinct, least)
 
     def _prepared(self, workload: Workload) -> Inputs:
         inputs = self._inputs.get(workload.name)
@@ -158,54 +151,26 @@ class EmulatedDevice:
             )
         return inputs
 
-    def _launches(
-        self, built: Built, workload: Workload, buffers: _Buffers, *, checks: bool
-    ) -> Any:
-        module = load(built.ptx, arch=self.arch)
-        for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
-            yield module.launch(
-                launch.entry,
-                grid=launch.grid,
-                block=launch.block,
-                cluster=launch.cluster,
-                shared_bytes=launch.shared_bytes,
-                args=buffers.arguments(launch, _parsed(built.ptx)),
-                max_steps=self.max_steps,
-                checks=checks,
-            )
-
     def _model(self, built: Built, workload: Workload) -> tuple[float, Counters] | Failure:
-        buffers = _Buffers(built, self._prepared(workload), blank=True)
-        module = load(built.ptx, arch=self.arch)
+        buffers = Sequenced(built, self._prepared(workload), blank=True)
         total, counted = LAUNCH_SECONDS - NEXT_LAUNCH_SECONDS, Counters()
-        seconds: dict[str, float] = {}
-        for launch in built.kernel.bind(workload.sizes, frozenset(buffers.values)):
-            chosen = sampled_blocks(launch)
-            report = module.launch(
-                launch.entry,
-                grid=launch.grid,
-                block=launch.block,
-                cluster=launch.cluster,
-                shared_bytes=launch.shared_bytes,
-                args=buffers.arguments(launch, _parsed(built.ptx)),
-                max_steps=self.max_steps,
-                checks=False,
-                blocks=chosen,
-            )
-            if not report.ok:
-                return _failure(report)
-            sample = self._sample(built, launch, report, chosen, buffers)
-            grid = self._grid(built, launch)
+        sums: dict[str, float] = {}
+        steps = self.max_steps
+        for done in buffers.run(self.arch, max_steps=steps, checks=False, blocks=sampled_blocks):
+            if not done.report.ok:
+                return failure(done.report)
+            sample, grid = self._sample(built, done, buffers), self._grid(built, done.launch)
             breakdown = model(sample, grid, self.gpu)
             total += breakdown.seconds + NEXT_LAUNCH_SECONDS
-            counted = _added(counted, _scaled(report.counters, launch.blocks / len(chosen)))
-            read, written, through = traffic(sample, grid)
-            for name, amount in (("read", read), ("write", written)):
-                seconds[f"dram_{name}"] = seconds.get(f"dram_{name}", 0.0) + amount
-            seconds["l2_bytes"] = seconds.get("l2_bytes", 0.0) + through
-            for part, spent in breakdown.parts.items():
-                seconds[f"modelled_{part}"] = seconds.get(f"modelled_{part}", 0.0) + spent
-        return total, _with_traffic(counted, total, seconds)
+            share = done.launch.blocks / sample.blocks
+            counted = added(counted, scaled(done.report.counters, share))
+            moved = dict(
+                zip(("dram_read", "dram_write", "l2_bytes"), traffic(sample, grid), strict=True)
+            )
+            spent = {f"modelled_{part}": took for part, took in breakdown.parts.items()}
+            for name, amount in {**moved, **spent}.items():
+                sums[name] = sums.get(name, 0.0) + amount
+        return total, _with_traffic(counted, total, sums)
 
     def _grid(self, built: Built, launch: BoundLaunch) -> Grid:
         took = built.resources.get(launch.entry)
@@ -214,24 +179,19 @@ class EmulatedDevice:
         fits = occupancy(self.arch, launch.threads, registers, shared)
         return Grid(launch.blocks, warps_of(launch.threads), fits)
 
-    def _sample(
-        self,
-        built: Built,
-        launch: BoundLaunch,
-        report: Report,
-        chosen: Sequence[int],
-        buffers: _Buffers,
-    ) -> Sample:
+    def _sample(self, built: Built, done: Launched, buffers: Sequenced) -> Sample:
+        launch, report = done.launch, done.report
+        count = len(done.blocks or ())
         names = [arg for arg in launch.args if isinstance(arg, str) and arg in buffers.arrays]
         return Sample(
             counters=report.counters,
-            blocks=len(chosen),
-            warps=len(chosen) * warps_of(launch.threads),
+            blocks=count,
+            warps=count * warps_of(launch.threads),
             read={n: t.together * SECTOR for n, t in report.touched.items() if n in names},
             fetched={n: t.by_block * SECTOR for n, t in report.touched.items() if n in names},
             written={n: report.bytes_stored.get(n, 0) for n in names},
             extent={name: buffers.arrays[name].nbytes for name in names},
-            independent=independent_loads(_parsed(built.ptx).functions[launch.entry]),
+            independent=independent_loads(parsed(built.ptx).functions[launch.entry]),
         )
 
 
@@ -242,146 +202,8 @@ def sampled_blocks(launch: BoundLaunch) -> list[int]:
     return sorted({int((i + 0.5) * launch.blocks / count) for i in range(count)})
 
 
-@functools.lru_cache(maxsize=64)
-def _parsed(ptx: str) -> Module:
-    module = parse(ptx)
-    if isinstance(module, SyntaxFault):
-        raise DeviceError(f"PTX that cannot be parsed ({module})", "lint the kernel first")
-    return module
-
-
-def junk(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """What undefined memory holds: every bit set, a NaN in each float type, the same every run."""
-    return np.full(math.prod(shape) * dtype.itemsize, 0xFF, np.uint8).view(dtype).reshape(shape)
-
-
-class _Buffers:
-    """The arrays of one launch sequence: inputs copied, outputs and scratch undefined."""
-
-    def __init__(self, built: Built, inputs: Inputs, *, blank: bool = False) -> None:
-        self.inputs = inputs
-        self.values: dict[str, Any] = {}
-        for name, value in inputs.values.items():
-            role = inputs.roles[name]
-            if role == "scalar":
-                self.values[name] = value
-            elif role == "out":
-                shape, dtype = np.shape(value), np.asarray(value).dtype
-                empty = np.empty(shape, dtype) if blank else undefined(junk(shape, dtype))
-                self.values[name] = empty
-            else:
-                self.values[name] = value if blank and role == "in" else np.array(value)
-        for scratch in built.kernel.scratch:
-            shape = built.kernel.scratch_shapes(inputs.sizes)[scratch.name]
-            dtype = DTYPES[scratch.dtype]
-            zeros = scratch.init == "zeros"
-            fresh = np.zeros(shape, dtype) if zeros else undefined(junk(shape, dtype))
-            self.values[scratch.name] = fresh
-        self.arrays: dict[str, Array] = {
-            name: value.array if isinstance(value, Undefined) else value
-            for name, value in self.values.items()
-            if inputs.roles.get(name) != "scalar"
-        }
-
-    def arguments(self, launch: BoundLaunch, module: Module) -> dict[str, Any]:
-        """The entry's arguments by name; whole numbers at the width the entry declares."""
-        params = module.functions[launch.entry].params
-        found: dict[str, Any] = {}
-        for number, arg in enumerate(launch.args):
-            name = arg if isinstance(arg, str) and arg not in found else f"argument {number}"
-            size = params[number].size if number < len(params) else 4
-            found[name] = self._take(arg) if isinstance(arg, str) else _whole(arg, size)
-        return found
-
-    def _take(self, name: str) -> Any:
-        # Undefined before the first launch that is passed the buffer, not before later ones.
-        value = self.values[name]
-        if name in self.arrays:
-            self.values[name] = self.arrays[name]
-        return value
-
-    def outputs(self, reports: Sequence[Report]) -> Outputs:
-        """What is in the buffers now, with what the launches read and stored."""
-        inputs = self.inputs
-        changed = tuple(
-            name
-            for name, array in inputs.named("in").items()
-            if not np.array_equal(array.view(np.uint8), self.arrays[name].view(np.uint8))
-        )
-        counters = functools.reduce(_added, (report.counters for report in reports))
-        return Outputs(
-            arrays={name: self.arrays[name] for name in inputs.named("out", "inout")},
-            counters=counters,
-            read={name: self._elements(name, reports) for name in inputs.named("in")},
-            stored_bytes=tuple(sum(report.bytes_stored.values()) for report in reports),
-            inputs_changed=changed,
-            notes=tuple(note for report in reports for note in report.notes),
-        )
-
-    def _elements(self, name: str, reports: Sequence[Report]) -> Array:
-        array = self.arrays[name]
-        touched = np.zeros(array.nbytes, dtype=bool)
-        for report in reports:
-            if name in report.reads:
-                touched |= report.reads[name].reshape(-1)[: array.nbytes]
-        return np.asarray(touched.reshape(*array.shape, array.itemsize).any(axis=-1))
-
-
-def _whole(value: int, size: int) -> np.generic:
-    made: np.generic = np.dtype(f"i{size}").type(value)
-    return made
-
-
-def _failure(report: Report) -> Failure:
-    if report.status == "unsupported":
-        return Failure(unsupported=str(report.unsupported or report.message))
-    if not report.faults:
-        return Failure(Fault("launch_failure", report.message or report.status))
-    faults = tuple(
-        Fault(
-            kind=fault.kind,  # type: ignore[arg-type]
-            message=f"{fault.kind.replace('_', ' ')}: {fault.message} ({_place(fault)})",
-            space=fault.space,
-            line=fault.line or None,
-            source_line=fault.source_line,
-            block=fault.block,
-            thread=fault.thread,
-            address=fault.address,
-            object=fault.object,
-        )
-        for fault in report.faults
-    )
-    return Failure(faults[0], faults=faults)
-
-
-def _place(fault: EmulatedFault) -> str:
-    lines = f"PTX line {fault.line}"
-    if fault.source_line:
-        lines += f", source line {fault.source_line}"
-    return f"{lines}, block {fault.block}, thread {fault.thread}"
-
-
-_COUNTED = tuple(f.name for f in fields(Counters) if f.name not in ("source", "extra"))
-
-
-def _added(first: Counters, second: Counters) -> Counters:
-    values: dict[str, Any] = {}
-    for name in _COUNTED:
-        parts = [p for p in (getattr(first, name), getattr(second, name)) if p is not None]
-        values[name] = sum(parts) if parts else None
-    return Counters(**values)
-
-
-def _scaled(counters: Counters, scale: float) -> Counters:
-    values: dict[str, Any] = {
-        name: None if (value := getattr(counters, name)) is None else value * scale
-        for name in _COUNTED
-    }
-    return Counters(**values)
-
-
 def _with_traffic(counters: Counters, seconds: float, more: Mapping[str, float]) -> Counters:
-    values: dict[str, Any] = {name: getattr(counters, name) for name in _COUNTED}
+    values: dict[str, Any] = {name: getattr(counters, name) for name in COUNTED}
     values |= {
         "duration": seconds,
         "dram_read_bytes": more.get("dram_read", 0.0),
