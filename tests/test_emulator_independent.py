@@ -247,6 +247,29 @@ def test_morton_codes() -> None:
     assert ref.common_prefix(ref.morton(points)) == prefix.tolist()
 
 
+def test_best_pairs() -> None:
+    """Structs may be copied with the padding that nobody wrote; their fields arrive."""
+    kind = np.dtype([("value", f64), ("index", i32), ("padding", "V4")])
+    mark = np.dtype([("tag", "i1"), ("gap", "V7"), ("value", f64), ("count", "i2"), ("end", "V6")])
+    x, best, moved, marks = RNG.random(100), zeros(2, kind), zeros(100, kind), zeros(100, mark)
+    run("best_pairs", 2, 64, x, undefined(best), undefined(moved), undefined(marks), i32(100))
+    assert [x[:64].argmax(), 64 + x[64:].argmax()] == best["index"].tolist()
+    assert [x[:64].max(), x[64:].max()] == best["value"].tolist()
+    backward = np.r_[63:-1:-1, [99] * 28, 99:91:-1]
+    assert np.array_equal(backward, moved["index"])
+    swapped = np.arange(100) ^ 1
+    assert np.array_equal(x[swapped], marks["value"])
+    assert np.array_equal(swapped % 64, marks["tag"])
+    assert np.array_equal(swapped % 64 * 3, marks["count"])
+
+
+def test_lane_waits_lane() -> None:
+    """Lanes of one warp may wait for one another, and fences order them."""
+    y = zeros(64)
+    run("lane_waits_lane", 1, 64, undefined(y))
+    assert [(t | 1) * 3 + 1 - t % 2 for t in range(64)] == y.tolist()
+
+
 def test_ptx_wide_multiply() -> None:
     """256-bit products and differences carry and borrow through every word."""
     a, b = integers(0, 2**64, (40, 2), u64), integers(0, 2**64, (40, 2), u64)

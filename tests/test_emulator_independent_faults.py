@@ -35,7 +35,7 @@ def line_of(name: str, text: str) -> int:
     return found
 
 
-def out(count: int, dtype: Any = i32) -> Any:
+def out(count: Any, dtype: Any = i32) -> Any:
     """An output with undefined contents."""
     return undefined(zeros(count, dtype))
 
@@ -47,6 +47,7 @@ RACES = {
     "fault_total_of_blocks": (4, 32, INTS[:128], zeros(1)),
     "fault_partial_of_neighbour": (4, 64, INTS[:256], out(4), out(4)),
     "fault_last_copy": (1, 64, INTS[:192], out(64), i32(3)),
+    "fault_after_many_reads": (32, 128, zeros(4096), out(4096), zeros(1, u32), i32(1300)),
     "fault_half_mask": (1, 32, INTS[:32], out(32)),
 }
 
@@ -166,3 +167,13 @@ def test_shuffle_from_a_returned_lane() -> None:
     assert launch("fault_shuffle_from_exited", 1, 32, INTS[:32], out(1), i32(32)).status == "ok"
     report = launch("fault_shuffle_from_exited", 2, 32, INTS[:50], out(2), i32(50))
     assert fault(report, "uninitialised_read").block == (1, 0, 0)
+
+
+def test_words_of_bytes_never_filled() -> None:
+    """Padding may be copied undefined, but not words that hold bytes in other lanes."""
+    x = np.arange(256, dtype=np.uint8).reshape(64, 4)
+    full = launch("fault_component_of_tile", 1, 64, x, out((64, 4), np.uint8), i32(64))
+    assert full.status == "ok"
+    report = launch("fault_component_of_tile", 1, 64, x, out((64, 4), np.uint8), i32(60))
+    found = fault(report, "uninitialised_read")
+    assert (found.space, found.object, found.thread[0] < 4) == ("shared", "tile", True)

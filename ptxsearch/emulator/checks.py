@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 CHECKED = frozenset({"global", "shared"})
 
+PADDED = 4
+"""Bytes that a compiler copies in pieces where all of them are padding."""
+
 
 def note_read(frame: Frame, piece: Piece, target: Target, flags: int = 0) -> Array | None:
     """Check a read for races; the undefined bytes it meets, a row for each lane, or None."""
@@ -65,23 +68,18 @@ def leave_undefined(
 ) -> None:
     """Undefined bytes stored: memory becomes undefined there.
 
-    A whole undefined element that leaves the block is a fault; single bytes may be padding.
+    A whole undefined element that leaves the block is a fault; what may be padding is not.
     """
     chunk, allocation = frame.chunk, piece.allocation
     lanes = chunk.numbers(piece.active)
     bad = np.zeros((lanes.size, shape.vector, shape.element), np.bool_)
     for at, slot in enumerate(slots):
         found = frame.taint.get(slot)
-        if found is None:
-            continue
-        mask = (found % ORIGIN)[lanes]
-        bits = (mask[:, None] >> np.arange(shape.element)) & 1
-        bad[:, at] = bits != 0
-        whole = bad[:, at].all(axis=1)
-        if allocation.space == "global" and whole.any():
-            chunk.launch.uninitialised(frame, target.instruction, found // ORIGIN, lanes[whole])
-            clear(frame.taint, slot, None)
-            bad[whole, at] = False
+        if found is not None:
+            mask = (found % ORIGIN)[lanes]
+            bad[:, at] = (mask[:, None] >> np.arange(shape.element)) & 1 != 0
+    if allocation.space == "global":
+        _report_whole(frame, target, shape, slots, lanes=lanes, bad=bad)
     rows = np.flatnonzero(bad.any(axis=(1, 2)))
     if not rows.size:
         return
@@ -94,3 +92,34 @@ def leave_undefined(
         allocation.defined = np.ones(allocation.size, np.bool_)
     known = allocation.defined[: allocation.size // target.size * target.size]
     known.reshape(-1, target.size)[elements] = ~flat
+
+
+def _report_whole(
+    frame: Frame, target: Target, shape: Shape, slots: Sequence[int], *, lanes: Array, bad: Array
+) -> None:
+    """Report elements that are undefined as a whole, then take them as defined in `bad`."""
+    launch, whole = frame.chunk.launch, np.asarray(bad.all(axis=2))
+    padding = _padding(whole, shape)
+    for at, slot in enumerate(slots):
+        found, wrong = frame.taint.get(slot), whole[:, at]
+        if found is None or not wrong.any():
+            continue
+        origins = found // ORIGIN
+        if padding[at] and launch.loaded(origins[lanes]):
+            continue
+        launch.uninitialised(frame, target.instruction, origins, lanes[wrong])
+        clear(frame.taint, slot, None)
+        bad[wrong, at] = False
+
+
+def _padding(whole: Array, shape: Shape) -> Array:
+    """Which elements of a vector store may be padding, by what is wholly undefined in each lane.
+
+    Compilers copy structs by vectors of integers. Their padding is undefined in every lane, and
+    lies beside a field or in a word of its own that is stored in pieces.
+    """
+    if shape.vector == 1 or shape.type[0] not in "ub":
+        return np.zeros(shape.vector, np.bool_)
+    everywhere = np.asarray(whole.all(axis=0))
+    pieces = shape.element < PADDED >= shape.element * shape.vector
+    return np.asarray(everywhere & (pieces or not everywhere.all()))

@@ -7,6 +7,7 @@ import numpy as np
 from ptxsearch.emulator.address import Piece, Target
 from ptxsearch.emulator.frame import Frame, Origin
 from ptxsearch.emulator.memory import Allocation
+from ptxsearch.emulator.operation import Array
 from ptxsearch.ptx.syntax import Instruction
 
 Near = tuple[str, int]
@@ -61,3 +62,8 @@ class Origins:
         """The number of an origin of undefined bits: a lane that takes no part in a shuffle."""
         self.origins.append(Origin(instruction, "register", "an inactive lane", 0, None, 4))
         return len(self.origins)
+
+    def loaded(self, numbers: Array) -> bool:
+        """Whether origins of these numbers (0 is none) are all loads."""
+        known = np.unique(numbers[numbers > 0]).tolist()
+        return all(self.origins[number - 1].space != "register" for number in known)

@@ -258,16 +258,28 @@ class Shadow(Stamps):
         if len(at) > 1:
             words = words + at[1][suspect]
         if not self.complete:
-            return self._by_stamp(words, lanes[rows], found[suspect], order)
+            return self._by_stamp(words, lanes[rows], stamps[rows], found[suspect], order)
         return self._exact(words, lanes[rows], stamps[rows], order)
 
     @staticmethod
-    def _by_stamp(words: Array, lanes: Array, found: Array, order: Ordering) -> Conflict | None:
-        """The first of the suspects where notes were dropped: certain if only barriers order."""
+    def _by_stamp(
+        words: Array, lanes: Array, stamps: Array, found: Array, order: Ordering
+    ) -> Conflict | None:
+        """The first of the suspects where notes were dropped and the newest reader is certain.
+
+        What only barriers order is certain. Else the newest reader must be another thread that
+        is not ordered, and a mark of several readers may hide that it was strong.
+        """
+        at = 0
         if not order.simple:
-            return None
+            sure = (found & TID_MASK) != (stamps & TID_MASK)
+            sure &= ((found & MULTI) == 0) | ((stamps & STRONG) == 0)
+            sure &= ~order.ordered(found, lanes)
+            if not sure.any():
+                return None
+            at = int(sure.argmax())
         kinds = ("read", "write")
-        return Conflict(int(lanes[0]), int(words[0]), int(found[0]), kinds, lanes.size)
+        return Conflict(int(lanes[at]), int(words[at]), int(found[at]), kinds, lanes.size)
 
     def _exact(self, words: Array, lanes: Array, stamps: Array, order: Ordering) -> Conflict | None:
         """The first noted read of one of the words that is not ordered before its writer."""
