@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 from ptxsearch.kernel import Value
 from ptxsearch.policy import Policy
-from ptxsearch.space import Space
+from ptxsearch.space import Space, Values
 from ptxsearch.tree import Node, Tree
-from ptxsearch.tuner import Told, Tuner
+from ptxsearch.tuner import Told, Tuner, carried
 
 _FEWEST, _MOST, _SHARE = 5, 25, 16
+_CARRIED = 3
 
 
 def first_block(trials: int | None) -> int:
@@ -51,6 +52,7 @@ class Tunings:
         self._budget = trials or 400
         self._block = first_block(trials)
         self._open: dict[int, Tuning] = {}
+        self._tuners: dict[int, Tuner] = {}
 
     def start(self, node: Node, seconds: float) -> None:
         """Begin to tune a node that passed with its values measured at `seconds`."""
@@ -58,10 +60,23 @@ class Tunings:
         if kernel is None or kernel.space is None or kernel.space.size < 2:
             return
         space = kernel.space
-        tuner = Tuner(space, budget=self._budget, seed=self._seed + node.id)
         values = {name: kernel.values[name] for name in space.params}
+        tuner = Tuner(
+            space,
+            budget=self._budget,
+            seed=self._seed + node.id,
+            first=self._from_parent(node, space, values),
+        )
         tuner.tell(values, seconds)
+        self._tuners[node.id] = tuner
         self._open[node.id] = Tuning(node, space, tuner, times=[seconds])
+
+    def _from_parent(self, node: Node, space: Space, values: Values) -> list[dict[str, Value]]:
+        """The best configurations of the template this one was made from, to try first."""
+        parent = self._tuners.get(node.parents[0].parent) if node.parents else None
+        if parent is None:
+            return []
+        return carried(parent.history, space, defaults=values, most=_CARRIED)
 
     def next(self, *, last_resort: bool) -> tuple[Node, dict[str, Value]] | None:
         """The node to tune and the values to try; with `last_resort` no template is left out.
