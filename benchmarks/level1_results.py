@@ -67,7 +67,9 @@ def search(name: str, trials: int, pool: ProcessPoolExecutor, until: float) -> d
         run.tell([(flying.pop(f).id, f.result()) for f in done])
     run.stop("budget", "time spent")
     result = run.result()
-    assert result.best is not None and result.baseline is not None
+    assert result.best is not None
+    assert result.baseline is not None
+    messages = {trial.evaluation.message[:200] for trial in result.trials}
     best = result.best.evaluation
     statuses = [trial.evaluation.status for trial in result.trials]
     return {
@@ -81,7 +83,7 @@ def search(name: str, trials: int, pool: ProcessPoolExecutor, until: float) -> d
         "values": dict(result.best.kernel.values),
         "edits": [n.edit.strategy for n in run.view.lineage(run.view[result.best.trial.node])],
         "attainable_us": 1e6 * float(best.evidence["attainable_seconds"]),
-        "messages": sorted({t.evaluation.message[:200] for t in result.trials if t.evaluation.message}),
+        "messages": sorted(messages - {""}),
         "races": [t.evaluation.evidence.get("race") for t in result.trials if t.evaluation.ok],
     }  # fmt: skip
 
@@ -161,10 +163,11 @@ def main() -> None:
             rows.append(row)
             options.out.write_text(json.dumps(rows, indent=1))
             print(
-                f"{short:10} {row['trials']:3} trials {row['seconds']:6.1f} s  {row['baseline_us']:8.1f} -> "
-                f"{row['best_us']:8.1f} us  attainable {row['attainable_us']:.1f}  {row['statuses']}",
+                f"{short:10} {row['trials']:3} trials {row['seconds']:6.1f} s  "
+                f"{row['baseline_us']:8.1f} -> {row['best_us']:8.1f} us  "
+                f"attainable {row['attainable_us']:.1f}  {row['statuses']}",
                 flush=True,
-            )  # fmt: skip
+            )
     for row, short in zip(rows, names, strict=True):
         try:
             row |= peers(f"level1/{short}")

@@ -143,9 +143,9 @@ def main() -> None:
             trials = 100_000
             steps = [1000, 3000, 10_000, 30_000, 60_000, 100_000]
             first = run(folder / "scale", trials, steps)
-            print(f"select and backup at {len(first.progress.tree.nodes)} nodes, us "
-                  f"{select_and_backup(len(first.progress.tree.nodes)):.1f}   target 200")  # fmt: skip
             nodes = len(first.progress.tree.nodes)
+            micros = select_and_backup(nodes)
+            print(f"select and backup at {nodes} nodes, us {micros:.1f}   target 200")
             del first
             started = time.process_time()
             with SQLiteStore(folder / "scale") as store:
