@@ -177,3 +177,18 @@ def test_words_of_bytes_never_filled() -> None:
     report = launch("fault_component_of_tile", 1, 64, x, out((64, 4), np.uint8), i32(60))
     found = fault(report, "uninitialised_read")
     assert (found.space, found.object, found.thread[0] < 4) == ("shared", "tile", True)
+
+
+def test_index_before_a_buffer() -> None:
+    """A negative index is told as bytes before the buffer it was meant for."""
+    report = launch("fault_before_row", 1, 64, FLOATS[:64].copy(), out(64, f32), i32(64))
+    found = fault(report, "out_of_bounds_read")
+    assert (found.object, found.offset, found.thread) == ("fault_before_row_param_0", -8, (0, 0, 0))
+
+
+def test_pointer_that_was_not_given() -> None:
+    """A null pointer belongs to no object, and is met only where it is used."""
+    name, null = "fault_null_pointer", np.uint64(0)
+    assert launch(name, 1, 30, FLOATS[:64], out(64, f32), null).status == "ok"
+    found = fault(launch(name, 1, 32, FLOATS[:64], out(64, f32), null), "out_of_bounds_write")
+    assert (found.object, found.address, found.thread) == ("", 120, (30, 0, 0))

@@ -161,7 +161,7 @@ class Findings(Origins):
         kind = "out_of_bounds_write" if target.write else "out_of_bounds_read"
         space = space or target.space or "global"
         verb = "writes" if target.write else "reads"
-        place = f"byte {address - start} from the start of {name}" if name else "no object"
+        place = f", byte {address - start} from the start of {name}" if name else ""
         fault = Fault(
             kind,
             space=space,
@@ -170,7 +170,7 @@ class Findings(Origins):
             offset=address - start if name else None,
             size=target.size,
             count=count,
-            message=f"{verb} {target.size} bytes at {address:#x}, {place}, outside every object",
+            message=f"{verb} {target.size} bytes at {address:#x}{place}, outside every object",
         )
         self.add(chunk, target.instruction, lane, fault)
         raise Halt
@@ -184,16 +184,17 @@ class Findings(Origins):
             name, start = self.nearest_own(frame, space, address)
         else:
             name, start = self.nearest(frame, target, address)
+        place = f"byte {address - start} of {name}" if name else "in no object"
         fault = Fault(
             "misaligned_access",
             space=space,
             address=address,
             object=name,
-            offset=address - start,
+            offset=address - start if name else None,
             size=target.size,
             count=count,
             message=(
-                f"{target.size} bytes at {address:#x}, byte {address - start} of {name}: "
+                f"{target.size} bytes at {address:#x}, {place}: "
                 f"the address must be a multiple of {target.size}"
             ),
         )

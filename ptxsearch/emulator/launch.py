@@ -259,7 +259,7 @@ class Launch(Findings):
         return best
 
     def nearest(self, frame: Frame, target: Target, address: int) -> Near:
-        """The argument or variable at or before an address, else the first one."""
+        """The argument or variable at, before or shortly behind an address, if any."""
         found = self.memory.nearest(address)
         return self.view_at(found, address) if found is not None else ("", 0)
 

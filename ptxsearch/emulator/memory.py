@@ -104,9 +104,15 @@ class Memory:
         return None
 
     def nearest(self, address: int) -> Allocation | None:
-        """The last allocation that starts at or below the address, else the first."""
+        """The allocation at or below the address, or the one that starts shortly above it."""
         at = bisect_right(self._bases, address) - 1
-        return self._allocations[max(at, 0)] if self._allocations else None
+        below = self._allocations[at] if at >= 0 else None
+        beyond = address - below.end if below is not None else GAP
+        if at + 1 < len(self._bases):
+            above = self._allocations[at + 1]
+            if above.base - address < min(beyond, GAP // 2):
+                return above
+        return below
 
 
 def variable_bytes(size: int, init: bytes | None) -> Array:
