@@ -25,7 +25,7 @@ from ptxsearch.correctness import check
 from ptxsearch.dossier import Dossier
 from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import KernelError
-from ptxsearch.evaluation import Built, Evaluation, Failure, Outputs, Stage
+from ptxsearch.evaluation import NEVER_CHARGED, Built, Evaluation, Failure, Outputs, Stage
 from ptxsearch.expectation import Expected, References, measure_baseline, standard_sets
 from ptxsearch.identity import identity
 from ptxsearch.kernel import ELEMENT_BYTES, BoundLaunch, Kernel
@@ -79,7 +79,14 @@ class Pipeline:
         baseline: Kernel | None = None,
         rival: Kernel | None = None,
     ) -> Evaluation:
-        """The verdict on `kernel`; times are beside those of `baseline` and `rival` if measured."""
+        """The verdict on `kernel`; times are beside those of `baseline` and `rival` if measured.
+
+        A text judged before has its verdict at once; so has one that compiles to known code.
+        """
+        text = self._name(task, f"{kernel.template}{sorted(kernel.values.items())}")
+        known = self._known.get(text)
+        if known is not None:
+            return known
         origin = self.device.source
         case = Dossier(task, kernel, baseline, rival, self.device.name, origin)
         case.evidence["toolchain"] = self.compiler.toolchain.name
@@ -100,8 +107,10 @@ class Pipeline:
                 break
         else:
             verdict = case.verdict("OK", "quick")
-        if case.key:
-            self._known.setdefault(self._name(task, case.key), verdict)
+        if verdict.status not in NEVER_CHARGED:
+            self._known[text] = verdict
+            if case.key:
+                self._known.setdefault(self._name(task, case.key), verdict)
         return verdict
 
     def check(self, task: Task, kernel: Kernel) -> Evaluation:
@@ -192,10 +201,7 @@ class Pipeline:
         ]
         name = self.compiler.toolchain.name
         case.key = identity(case.built, launches, arch=self.device.arch, toolchain=name)
-        known = self._known.get(self._name(case.task, case.key))
-        if known is not None and known.status not in ("INFRA", "PAUSED"):
-            return known
-        return None
+        return self._known.get(self._name(case.task, case.key))
 
     def _name(self, task: Task, key: str) -> str:
         return f"{task.name}:{task.digest}:{key}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -206,3 +207,13 @@ def test_a_huge_module_variable_is_rejected(pipeline: Pipeline) -> None:
     found = pipeline.evaluate(TASK, replace(kernel(GOOD), source=source, language="ptx"))
     assert (found.status, found.stage) == ("REJECTED", "lint")
     assert "99999999999 bytes" in found.message
+
+
+def test_a_known_text_costs_next_to_nothing(pipeline: Pipeline) -> None:
+    """A kernel judged before, in other indentation, has its verdict within a millisecond."""
+    first = pipeline.evaluate(TASK, kernel(GOOD))
+    again = kernel(GOOD.replace("  int i", "    int i") + "\n// again\n")
+    started = time.process_time()
+    for _ in range(50):
+        assert pipeline.evaluate(TASK, replace(again)) is first
+    assert (time.process_time() - started) / 50 < 1e-3
