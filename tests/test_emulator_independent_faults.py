@@ -192,3 +192,15 @@ def test_pointer_that_was_not_given() -> None:
     assert launch(name, 1, 30, FLOATS[:64], out(64, f32), null).status == "ok"
     found = fault(launch(name, 1, 32, FLOATS[:64], out(64, f32), null), "out_of_bounds_write")
     assert (found.object, found.address, found.thread) == ("", 120, (30, 0, 0))
+
+
+def test_word_written_between_views() -> None:
+    """A store into the gap between two buffers of an arena is noted with its place."""
+    arena = np.ones(320, f32)
+    name, x, y = "gap_written", arena[192:], arena[:128]
+    report = launch(name, 1, 160, x, undefined(y), i32(128))
+    (note,) = report.notes
+    assert report.status == "ok"
+    assert note.startswith("4 bytes were written outside every argument")
+    assert "byte 512 from the start of gap_written_param_1" in note
+    assert launch(name, 1, 120, x, undefined(y), i32(128)).notes == ()

@@ -141,18 +141,26 @@ class Launch(Findings):
                 outside[id(allocation)] = (allocation, allocation.shadow.read_bytes())
             read = outside[id(allocation)][1]
             reads[view.name] = read[view.offset : view.offset + view.size].copy()
-        for view in self.views:
-            if id(view.allocation) in outside:
-                outside[id(view.allocation)][1][view.offset : view.offset + view.size] = False
-        for allocation, left in outside.values():
+        for allocation, read in outside.values():
+            self._note_outside(allocation, read)
+        return reads
+
+    def _note_outside(self, allocation: Allocation, read: Array) -> None:
+        """Note what was read and written of an allocation between the buffers that lie in it."""
+        views = [view for view in self.views if view.allocation is allocation]
+        shadow = allocation.shadow
+        if shadow is None or any(view.size == allocation.size for view in views):
+            return
+        for verb, left in (("read", read), ("written", shadow.written_bytes())):
+            for view in views:
+                left[view.offset : view.offset + view.size] = False
             if left.any():
                 first = int(left.argmax())
                 name, start = self.view_at(allocation, allocation.base + first)
-                self.notes[f"outside {name}"] = (
-                    f"{int(np.count_nonzero(left))} bytes were read outside every argument, the "
+                self.notes[f"{verb} outside {name}"] = (
+                    f"{int(np.count_nonzero(left))} bytes were {verb} outside every argument, the "
                     f"first at byte {allocation.base + first - start} from the start of {name}"
                 )
-        return reads
 
     def _run_chunks(self) -> None:
         width = -(-self.threads // 32) * 32

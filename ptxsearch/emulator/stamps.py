@@ -138,3 +138,9 @@ class Stamps:
         for note in self.pending:
             note.where.put(self._rows(mark, note.granules), True)
         return np.repeat(mark, self.granule)[: self.size]
+
+    def written_bytes(self) -> Array:
+        """A bool for each byte telling whether a thread wrote it."""
+        if self.writers is None:
+            return np.zeros(self.size, np.bool_)
+        return np.repeat(self.writers != 0, self.granule)[: self.size]
