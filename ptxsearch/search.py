@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,19 +33,20 @@ from ptxsearch.policy import Policy
 from ptxsearch.progress import Asked, Progress
 from ptxsearch.protocols import Proposer, Store
 from ptxsearch.selection import Descent, Situation, select
-from ptxsearch.store import MemoryStore
+from ptxsearch.store import MemoryStore, SQLiteStore
 from ptxsearch.tasks import Task
 from ptxsearch.tree import Node, TreeView
 from ptxsearch.trial import Best, Result, RunState
 
-Told = tuple[str, Evaluation] | tuple[str, Evaluation, Spend]
+Named = str | Proposal
+Told = tuple[Named, Evaluation] | tuple[Named, Evaluation, Spend]
 
 
 class Search:
     """One run over a task: `ask` commits decisions, `tell` takes verdicts in any order.
 
     A store that holds the start of the same run is resumed: what was told is not asked again,
-    what was asked and never told is asked again first.
+    what was asked and never told is asked again first. `store` is one, or the path of one.
     """
 
     def __init__(
@@ -54,14 +56,15 @@ class Search:
         proposers: Sequence[Proposer],
         policy: Policy | None = None,
         budget: Budget | None = None,
-        store: Store | None = None,
+        store: Store | str | os.PathLike[str] | None = None,
         seed: int = 0,
         _look: bool = False,
     ) -> None:
         self.task, self.seed, self._look = task, seed, _look
         self.proposers = tuple(proposers)
         self.policy, self.budget = policy or Policy(), budget or Budget()
-        self.journal = Journal(store or MemoryStore())
+        opened = SQLiteStore(store) if isinstance(store, str | os.PathLike) else store
+        self.journal = Journal(opened or MemoryStore())
         self.progress = Progress(
             task.baseline, policy=self.policy, budget=self.budget, seed=self.seed
         )
@@ -100,9 +103,14 @@ class Search:
                 batch.append(proposal)
         return batch
 
-    def tell(self, results: Iterable[Told]) -> None:
-        """Verdicts as (proposal id, evaluation) or with what they cost; repeats are refused."""
-        for identifier, evaluation, *spend in results:
+    def tell(self, results: Iterable[Told] | Mapping[str, Evaluation]) -> None:
+        """Verdicts as (proposal or its id, evaluation), or a mapping by id; repeats are refused.
+
+        A third part of a tuple is what the verdict cost, by default its seconds by stage.
+        """
+        pairs = results.items() if isinstance(results, Mapping) else results
+        for named, evaluation, *spend in pairs:
+            identifier = named.id if isinstance(named, Proposal) else named
             number = self._number(identifier)
             _require_time(identifier, evaluation)
             cost = spend[0] if spend else Spend(device_seconds=sum(evaluation.cost.values()))
@@ -287,8 +295,9 @@ class Search:
         for asked in self.progress.waiting.values():
             if asked.attempt:
                 flying[asked.node.family] = flying.get(asked.node.family, 0) + 1
-        share = -(-(sum(flying.values()) + 1) // 2)
-        crowded = self.policy.window > 1
+        bound = self.policy.family_share
+        share = math.ceil(bound * (sum(flying.values()) + 1))
+        crowded = self.policy.window > 1 and bound < 1
         full = {f for f, count in flying.items() if count >= max(share, 1)} if crowded else set()
         kept = None
         if self.budget.fraction(self.progress.spend) >= 1 - self.policy.end_share:

@@ -17,7 +17,7 @@ from ptxsearch.kernel import Kernel, Proposal
 from ptxsearch.menu import Menu, MenuEdit
 from ptxsearch.policy import Policy
 from ptxsearch.search import Search
-from ptxsearch.store import MemoryStore
+from ptxsearch.store import MemoryStore, SQLiteStore
 from tests.toy import ToyProposer, toy_task, toy_verdict
 
 RULES = ["mcts", "greedy", "beam", "best_of_n", "random"]
@@ -234,6 +234,23 @@ def test_an_edit_that_led_to_a_known_template_is_not_proposed_again() -> None:
         assert sum(node.state == "ok" for node in search.view) == 8
 
 
+@pytest.mark.parametrize(("share", "most"), [(1.0, 4), (0.5, 2)])
+def test_a_bound_on_families_keeps_the_best_one_from_taking_all_in_flight(
+    share: float, most: int
+) -> None:
+    """Below the root, four proposals in flight may be of one family unless the policy bounds it."""
+    policy = Policy(window=4, tune_share=0.0, family_share=share, stop_within=0.0)
+    search = start(policy=policy, budget=Budget(trials=80))
+    found = 0
+    while batch := search.ask(1):
+        flying = [a.node.family for a in search.progress.waiting.values() if a.node.depth > 1]
+        found = max([found, *(flying.count(family) for family in set(flying))])
+        for proposal in batch:
+            assert proposal.kernel is not None
+            search.tell([(proposal.id, toy_verdict(proposal.kernel, failing=False))])
+    assert found == most
+
+
 def test_first_decision_is_the_baseline() -> None:
     """Trial 0 is the baseline, before anything is proposed."""
     search = start()
@@ -255,3 +272,21 @@ def test_a_pause_leaves_the_tree_as_it_would_have_been() -> None:
     search.stop("paused", "the server is down")
     assert len(search.result().trials) == 6
     assert digest(run(start(policy=policy, budget=Budget(trials=25), store=store))) == expected
+
+
+@pytest.mark.parametrize("form", ["pairs", "proposals", "mapping"])
+def test_verdicts_come_in_several_forms(form: str, tmp_path: Path) -> None:
+    """Results may be named by id or by proposal, or be a mapping; a store may be a path."""
+    search = Search(toy_task(), proposers=[ToyProposer()], store=tmp_path / "s")
+    (first,) = search.ask()
+    verdict = toy_verdict(search.task.baseline)
+    told: Any = {
+        "pairs": [(first.id, verdict)],
+        "proposals": [(first, verdict)],
+        "mapping": {first.id: verdict},
+    }[form]
+    search.tell(told)
+    assert isinstance(search.journal.store, SQLiteStore)
+    search.journal.store.close()
+    with SQLiteStore(tmp_path / "s", read_only=True) as store:
+        assert len(Search.stored(toy_task(), store).progress.trials) == 1

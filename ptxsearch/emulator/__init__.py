@@ -10,7 +10,17 @@
 from __future__ import annotations
 
 from ptxsearch.emulator.arguments import undefined
+from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.emulator.module import Module, emulate, load
 from ptxsearch.emulator.report import Fault, Report, Unsupported
 
-__all__ = ["Fault", "Module", "Report", "Unsupported", "emulate", "load", "undefined"]
+__all__ = [
+    "EmulatedDevice",
+    "Fault",
+    "Module",
+    "Report",
+    "Unsupported",
+    "emulate",
+    "load",
+    "undefined",
+]
