@@ -14,7 +14,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +55,9 @@ SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "least children 10": {"least_children": 10},
     "window 1": {"window": 1},
     "window 16": {"window": 16},
+    "greedy, window 1": {"rule": "greedy", "window": 1},
+    "beam, window 1": {"rule": "beam", "window": 1},
+    "family share .5": {"family_share": 0.5},
     "end share 0": {"end_share": 0.0},
     "tuner off": {"tune_share": 0.0},
     "tuner first": {"tune_share": 1.0},
@@ -179,16 +182,18 @@ def compared(
     return rows
 
 
-def bank_world(task: str, seed: int, *, transpositions: bool = True) -> World:
+def bank_world(task: str, seed: int, *, tuned: bool = True, transpositions: bool = True) -> World:
     """A level-1 task over its bank; seeds differ in what is drawn alone."""
-    bank, memo = _bank(task)
+    bank, memo = _bank(task, tuned)
     return World(bank.task, ablation_bank.BankProposer(bank), memo)
 
 
 @cache
-def _bank(task: str) -> tuple[ablation_bank.Bank, ablation_bank.Memo]:
-    bank = ablation_bank.Bank(task)
-    return bank, ablation_bank.Memo(bank, live=False)
+def _bank(task: str, tuned: bool) -> tuple[ablation_bank.Bank, ablation_bank.Memo]:
+    bank = ablation_bank.Bank(task, tuned=tuned)
+    memo = ablation_bank.Memo(bank, live=False)
+    bank.cut(memo.records)
+    return bank, memo
 
 
 def drawn_world(task: str, seed: int, *, transpositions: bool = True) -> World:
@@ -202,7 +207,7 @@ def run_arms(
     tasks: Sequence[str],
     make: Callable[..., World],
     *,
-    seeds: int,
+    seeds: Sequence[int],
     decisions: int,
     common: Mapping[str, Any],
 ) -> tuple[dict[str, dict[str, Floats]], dict[str, list[Run]]]:
@@ -220,7 +225,7 @@ def run_arms(
                     decisions=decisions,
                     seed=seed,
                 )
-                for seed in range(seeds)
+                for seed in seeds
             ]
             curves[arm][task] = np.array([run.curve for run in found])
             runs[arm] += found
@@ -252,8 +257,8 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     curves, runs = run_arms(
         {REFERENCE: POLICIES[REFERENCE], **arms},
         tasks,
-        drawn_world if drawn else bank_world,
-        seeds=options.seeds,
+        drawn_world if drawn else partial(bank_world, tuned=options.tune_share != 0),
+        seeds=range(options.first, options.first + options.seeds),
         decisions=options.decisions,
         common=common,
     )
@@ -263,7 +268,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     statuses = [status for run in everything for status in run.statuses]
     found = {
         "source": options.source,
-        "seeds": options.seeds,
+        "seeds": [options.first, options.first + options.seeds],
         "decisions": options.decisions,
         "common": common,
         "rows": rows,
@@ -287,6 +292,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="*", default=[])
     parser.add_argument("--switches", action="store_true")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--decisions", type=int, default=24)
     parser.add_argument("--tune-share", type=float)
     parser.add_argument("--json", type=Path)

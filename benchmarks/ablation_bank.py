@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,12 @@ class Drawn:
 
 
 class Bank:
-    """The templates of a task by (base, edits made), each with a handful of configurations."""
+    """The templates of a task by (base, edits made), each with a handful of configurations.
 
-    def __init__(self, name: str) -> None:
+    Without `tuned` a template stands for its first configuration alone.
+    """
+
+    def __init__(self, name: str, *, tuned: bool = True) -> None:
         self.name = name
         self.task = load_task(ROOT / "benchmarks" / "level1" / name)
         self.bases = _bases(self.task, name)
@@ -70,6 +73,11 @@ class Bank:
         self.known: dict[str, Made] = {}
         for base in self.bases:
             self._close(base)
+        self._tuned = dict(sorted(self.kernels.items(), key=lambda item: len(item[0][1])))
+        self.kernels = dict(self._tuned)
+        for made, kernel in self._tuned.items() if not tuned else ():
+            self.kernels[made] = replace(kernel, space=None)
+            self.known[self.kernels[made].template] = made
         self.task = replace(self.task, baseline=self.kernels[(BASELINE, frozenset())])
 
     def ideas(self, made: Made) -> list[Drawn]:
@@ -84,6 +92,17 @@ class Bank:
             if other not in (base, BASELINE):
                 found.append(Drawn(other, (other, self._ported(other, edits)), entry.prior))
         return found
+
+    def cut(self, names: Container[str]) -> None:
+        """Leave out the templates that `names` does not hold."""
+        kept = {m: k for m, k in self.kernels.items() if self.fingerprint(k) in names}
+        self.kernels = kept
+
+    def fingerprint(self, kernel: Kernel) -> str:
+        """The name of a kernel of the bank with its values, whether it may be tuned or not."""
+        template = self._tuned[self.known[kernel.template]].template
+        values = json.dumps(dict(kernel.values), sort_keys=True)
+        return hashlib.sha256(f"{template}{values}".encode()).hexdigest()[:24]
 
     def configurations(self) -> Iterator[Kernel]:
         """Every kernel of the bank: all templates as written first, then their other values."""
@@ -228,7 +247,7 @@ class Memo:
         rival: Kernel | None = None,
     ) -> Evaluation:
         """The verdict on file; a kernel without one is judged if `live`, else KeyError."""
-        name = fingerprint(kernel)
+        name = self.bank.fingerprint(kernel)
         if name not in self.records:
             if not self.live:
                 raise KeyError(f"{self.bank.name} has no verdict {name}; run ablation_bank.py")
@@ -251,12 +270,6 @@ class Memo:
         fresh = self.path.with_suffix(".part")
         fresh.write_text(text + "\n", "utf-8")
         os.replace(fresh, self.path)
-
-
-def fingerprint(kernel: Kernel) -> str:
-    """The name of a kernel with its values."""
-    values = json.dumps(dict(kernel.values), sort_keys=True)
-    return hashlib.sha256(f"{kernel.template}{values}".encode()).hexdigest()[:24]
 
 
 def _verdict(record: Mapping[str, Any]) -> Evaluation:

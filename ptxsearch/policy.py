@@ -21,7 +21,8 @@ class Policy(Record):
     `rule` picks the node to expand. `exploration` and `prior_weight` are c and b of the score,
     `widening` the exponent and `least_children` the floor of progressive widening. Decision k sees
     the results of decisions up to k - `window` in order mode, whatever the number of workers.
-    `tune_share` bounds the share of trials that go to parameters while a proposer has ideas.
+    `tune_share` bounds the share of trials that go to parameters while a proposer has ideas,
+    `family_share` the share of what is in flight that one family may have.
     """
 
     rule: Rule = "mcts"
@@ -35,6 +36,7 @@ class Policy(Record):
     close_after: int = 12
     tune_share: float = 0.5
     tune_spread: float = 0.03
+    family_share: float = 1.0
     end_share: float = 0.2
     end_families: int = 3
     stop_within: float = 0.05
@@ -52,8 +54,8 @@ class Policy(Record):
             "exploration": (0, 10), "prior_weight": (0, 10), "widening": (0, 1),
             "least_children": (1, 1000), "beam_width": (1, 1000), "window": (1, 1024),
             "close_after": (1, 10000), "tune_share": (0, 1), "tune_spread": (0, 1),
-            "end_share": (0, 1), "end_families": (1, 1000), "stop_within": (0, 1),
-            "ideas": (1, 50), "max_tokens": (1, 1_000_000),
+            "family_share": (0, 1), "end_share": (0, 1), "end_families": (1, 1000),
+            "stop_within": (0, 1), "ideas": (1, 50), "max_tokens": (1, 1_000_000),
             "compile_repairs": (0, 10), "result_repairs": (0, 10),
         }  # fmt: skip
         for name, (least, most) in bounds.items():
