@@ -205,13 +205,15 @@ class Ordering:
     def _by_block(self, past: Array, thread: Array, sequence: Array, lanes: Array) -> None:
         """One question for all accesses of a block that a block asks about."""
         open_ = np.flatnonzero(~past)
-        pairs = np.stack((lanes[open_] // self.width, thread[open_] // self.width))
-        kinds, which = np.unique(pairs, axis=1, return_inverse=True)
-        newest = np.zeros(kinds.shape[1], np.int64)
+        rows, blocks = lanes[open_] // self.width, thread[open_] // self.width
+        kinds, which = np.unique(rows << 32 | blocks & 0xFFFFFFFF, return_inverse=True)
+        newest = np.zeros(kinds.size, np.int64)
         np.maximum.at(newest, which.reshape(-1), sequence[open_])
         known = [
             knows(self.block_views.get(row, {}), block, -1, upto)
-            for row, block, upto in zip(*kinds.tolist(), newest.tolist(), strict=True)
+            for row, block, upto in zip(
+                (kinds >> 32).tolist(), (kinds & 0xFFFFFFFF).tolist(), newest.tolist(), strict=True
+            )
         ]
         past[open_] = np.array(known, np.bool_)[which.reshape(-1)]
 
