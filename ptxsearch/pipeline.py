@@ -83,7 +83,8 @@ class Pipeline:
 
         A text judged before has its verdict at once; so has one that compiles to known code.
         """
-        text = self._name(task, f"{kernel.template}{sorted(kernel.values.items())}")
+        values = sorted(kernel.values.items())
+        text = self._name(task, f"{task.workloads}{kernel.template}{values}")
         known = self._known.get(text)
         if known is not None:
             return known
