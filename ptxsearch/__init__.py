@@ -3,7 +3,7 @@
     result = ptxsearch.optimize(ptxsearch.load_task("level1/transpose"), llm=None)
 
 Reading order: `protocols` (every extension point), `kernel`, `tasks` and `evaluation` (the
-records), `search` (the algorithm on one screen) with `tree`, `selection`, `tuning` and `reward`,
+records), `search` (the algorithm) with `run`, `tree`, `selection`, `tuning` and `reward`,
 `pipeline` (the gates a kernel passes) with `correctness`, `honesty` and `measurement`, `menu`,
 `tuner` and `proposer` (who proposes), `ptx`, `emulator` and `gpu` (what runs), `toolchain`
 (compilers), `store` and `journal` (what is kept), `api` and `cli` (what a user calls).

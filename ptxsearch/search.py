@@ -22,27 +22,22 @@ from dataclasses import replace
 import numpy as np
 
 from ptxsearch.budget import Budget, Spend
-from ptxsearch.errors import StoreError, UsageError
+from ptxsearch.errors import UsageError
 from ptxsearch.evaluation import Evaluation
-from ptxsearch.export import launch_document
-from ptxsearch.interrupt import uninterrupted
-from ptxsearch.journal import Event, Journal
 from ptxsearch.kernel import Edit, Kernel, Proposal
-from ptxsearch.llm.exchange import pack
 from ptxsearch.policy import Policy
-from ptxsearch.progress import Asked, Progress
 from ptxsearch.protocols import Proposer, Store
+from ptxsearch.run import Run
 from ptxsearch.selection import Descent, Situation, select
-from ptxsearch.store import MemoryStore, SQLiteStore
 from ptxsearch.tasks import Task
-from ptxsearch.tree import Node, TreeView
-from ptxsearch.trial import Best, Result, RunState
+from ptxsearch.tree import Node
+from ptxsearch.trial import RunState
 
 Named = str | Proposal
 Told = tuple[Named, Evaluation] | tuple[Named, Evaluation, Spend]
 
 
-class Search:
+class Search(Run):
     """One run over a task: `ask` commits decisions, `tell` takes verdicts in any order.
 
     A store that holds the start of the same run is resumed: what was told is not asked again,
@@ -58,40 +53,15 @@ class Search:
         budget: Budget | None = None,
         store: Store | str | os.PathLike[str] | None = None,
         seed: int = 0,
-        _look: bool = False,
     ) -> None:
-        self.task, self.seed, self._look = task, seed, _look
+        super().__init__(task, policy=policy, budget=budget, store=store, seed=seed)
         self.proposers = tuple(proposers)
-        self.policy, self.budget = policy or Policy(), budget or Budget()
-        opened = SQLiteStore(store) if isinstance(store, str | os.PathLike) else store
-        self.journal = Journal(opened or MemoryStore())
-        self.progress = Progress(
-            task.baseline, policy=self.policy, budget=self.budget, seed=self.seed
-        )
-        self.view = TreeView(self.progress.tree)
-        self._again: list[Asked] = self._resume()
-
-    @classmethod
-    def stored(cls, task: Task, store: Store) -> Search:
-        """The run a store holds, to look at: with its own policy, budget and seed."""
-        header = next(iter(store.events()), None)
-        if header is None or header.get("type") != "run":
-            raise StoreError("the store holds no run", "start one with optimize and --store")
-        return cls(
-            task,
-            proposers=(),
-            policy=Policy.from_dict(header["policy"]),
-            budget=Budget.from_dict(header["budget"]),
-            store=store,
-            seed=header["seed"],
-            _look=True,
-        )
 
     def ask(self, n: int = 1) -> list[Proposal]:
         """Up to `n` kernels to judge; none where it must wait for verdicts, or is `done`."""
         batch: list[Proposal] = []
-        while self._again and len(batch) < n:
-            batch.append(self._again.pop(0).proposal)
+        while self.unanswered and len(batch) < n:
+            batch.append(self.unanswered.pop(0))
         while len(batch) < n and not self.done:
             proposal = self._decide()
             if proposal is None:
@@ -114,7 +84,7 @@ class Search:
             number = self._number(identifier)
             _require_time(identifier, evaluation)
             cost = spend[0] if spend else Spend(device_seconds=sum(evaluation.cost.values()))
-            self._commit(
+            self.commit(
                 {
                     "type": "tell",
                     "number": number,
@@ -123,58 +93,11 @@ class Search:
                 }
             )
 
-    def record(self, event: Event) -> None:
-        """Commit a model's exchange: what was sent and answered, and what it cost."""
-        self._commit(pack(event, self.journal.store.put))
-
-    def stop(self, state: RunState, reason: str) -> None:
-        """End the run; what was told counts, what was not told can be resumed."""
-        if self.progress.stopped is None:
-            self._commit({"type": "stop", "state": state, "reason": reason})
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing more will be asked."""
-        return self.progress.stopped is not None
-
     @property
     def rival(self) -> Kernel | None:
         """The kernel that a proposal has to beat in a race: the incumbent's."""
         best = self.progress.best
         return best.proposal.kernel if best is not None else None
-
-    def result(self) -> Result:
-        """What was found so far, results included that no decision has seen yet."""
-        progress = self._settled()
-        state, reason = progress.stopped or ("interrupted", "still running")
-        top = progress.best
-        best = None
-        if top is not None and top.proposal.kernel is not None:
-            kernel = top.proposal.kernel
-            document = launch_document(kernel, self.task)
-            best = Best(top, top.evaluation, kernel, document=document)
-        return Result(
-            task=self.task.name,
-            state=state,  # type: ignore[arg-type]
-            best=best,
-            incumbents=tuple(progress.incumbents),
-            trials=tuple(progress.trials),
-            spend=progress.spend,
-            reason=reason,
-            baseline=progress.baseline,
-            digest=self.task.digest,
-        )
-
-    def _settled(self) -> Progress:
-        """The state with every told result in it; a paused run itself absorbs them in order."""
-        if not self.progress.told:
-            return self.progress
-        again = Progress(self.task.baseline, policy=self.policy, budget=self.budget, seed=self.seed)
-        for event in self.journal.read():
-            if event["type"] != "run":
-                again.apply(event)
-        again.absorb(again.decisions)
-        return again
 
     def _decide(self) -> Proposal | None:
         """The next decision as a committed proposal; None where it must wait or has stopped."""
@@ -216,7 +139,7 @@ class Search:
 
     def _see(self, upto: int) -> None:
         if any(number <= upto for number in self.progress.told):
-            self._commit({"type": "seen", "upto": upto})
+            self.commit({"type": "seen", "upto": upto})
 
     def _stop_reason(self) -> tuple[RunState, str] | None:
         progress, best = self.progress, self.progress.best
@@ -275,7 +198,7 @@ class Search:
                 found = proposer.propose(self.view, descent.node, 1, self._random("propose"))
                 if found:
                     return self._place(found[0], descent)
-                self._commit(
+                self.commit(
                     {
                         "type": "closed",
                         "node": descent.node.id,
@@ -312,7 +235,7 @@ class Search:
         proposal = replace(proposal, id=str(number))
         tree = self.progress.tree
         path = [[edge.parent, tree.nodes[edge.parent].edges.index(edge)] for edge in descent.path]
-        self._commit({"type": "ask", "number": number, "proposal": proposal, "path": path})
+        self.commit({"type": "ask", "number": number, "proposal": proposal, "path": path})
         return proposal
 
     def _see_more(self) -> bool:
@@ -340,44 +263,6 @@ class Search:
                 "tell each asked proposal once",
             )
         return number
-
-    def _commit(self, event: Event) -> None:
-        # What is in the journal and what is known must not part ways.
-        with uninterrupted():
-            self.journal.write(event)
-            self.progress.apply(event)
-
-    def _resume(self) -> list[Asked]:
-        header = {
-            "type": "run",
-            "task": self.task.name,
-            "digest": self.task.digest,
-            "policy": self.policy.to_dict(),
-            "seed": self.seed,
-        }
-        found = ending = None
-        for event in self.journal.read():
-            if event["type"] == "run":
-                found = {name: event.get(name) for name in header}
-            elif event["type"] in ("stop", "resumed"):
-                # A stop shows results early: a run that goes on must decide without them.
-                ending = event if event["type"] == "stop" else None
-            else:
-                self.progress.apply(event)
-        if found is None:
-            self.journal.write({**header, "budget": self.budget.to_dict()})
-            return []
-        changed = [name for name in header if found[name] != header[name]]
-        if changed:
-            raise StoreError(
-                f"the store holds a run with another {', '.join(changed)}",
-                "resume with the same task, policy and seed, or choose another store",
-            )
-        if ending is not None and self._look:
-            self.progress.apply(ending)
-        elif ending is not None:
-            self._commit({"type": "resumed"})
-        return [a for n, a in sorted(self.progress.waiting.items()) if n not in self.progress.told]
 
 
 def _require_time(identifier: str, evaluation: Evaluation) -> None:
