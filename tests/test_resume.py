@@ -88,12 +88,17 @@ def _child(path: Path, at: int, number: int, after: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+# Each process imports the library anew: every event is for `make slow`, some for every day.
+STEPS = [6, pytest.param(1, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("after", [True, False])
 def test_a_run_killed_at_every_event_goes_on(
-    tmp_path: Path, whole: tuple[str, int], after: bool
+    tmp_path: Path, whole: tuple[str, int], after: bool, step: int
 ) -> None:
     """SIGKILL before or after each commit; the resumed tree is that of the whole run."""
-    for at in range(1, whole[1]):
+    for at in range(1 + (step > 1 and after), whole[1], step):
         path = tmp_path / f"{at}"
         assert _child(path, at, signal.SIGKILL, after) == -signal.SIGKILL
         with SQLiteStore(path) as store:
@@ -102,9 +107,12 @@ def test_a_run_killed_at_every_event_goes_on(
             assert digest(search) == whole[0], f"killed at event {at}"
 
 
-def test_ctrl_c_at_every_event_ends_in_order(tmp_path: Path, whole: tuple[str, int]) -> None:
+@pytest.mark.parametrize("step", STEPS)
+def test_ctrl_c_at_every_event_ends_in_order(
+    tmp_path: Path, whole: tuple[str, int], step: int
+) -> None:
     """SIGINT inside each commit: the run says interrupted, and goes on to the same tree."""
-    for at in range(2, whole[1] - 1):
+    for at in range(2, whole[1] - 1, step):
         path = tmp_path / f"{at}"
         assert _child(path, at, signal.SIGINT, True) == 0, f"interrupted at event {at}"
         with SQLiteStore(path) as store:
