@@ -53,15 +53,16 @@ def select(
 
 def _descend(tree: Tree, policy: Policy, situation: Situation) -> Descent | None:
     blocked: set[int] = set()
+    scale = _scale(tree)
     while True:
         path: list[Edge] = []
         node = tree.root
-        while node.closed or used(node) >= width(node, policy, situation):
-            best = _best_edge(tree, node, policy, situation, blocked)
+        while node.closed or _is_full(node, policy, situation):
+            best = _best_edge(node, policy, situation, scale, blocked)
             if best is None:
                 break
             path.append(best)
-            node = tree.nodes[best.child]
+            node = best.node
         if not node.closed:
             # Also beyond its width, where no child can be descended.
             return Descent(node, tuple(path))
@@ -84,6 +85,11 @@ def used(node: Node) -> float:
     return node.passed + node.in_flight + 0.5 * node.lost
 
 
+def _is_full(node: Node, policy: Policy, situation: Situation) -> bool:
+    taken = used(node)
+    return taken >= policy.least_children and taken >= width(node, policy, situation)
+
+
 def width(node: Node, policy: Policy, situation: Situation) -> float:
     """k(n): how many children a node may have after its visits (progressive widening)."""
     least = policy.least_children
@@ -94,7 +100,11 @@ def width(node: Node, policy: Policy, situation: Situation) -> float:
 
 
 def _best_edge(
-    tree: Tree, node: Node, policy: Policy, situation: Situation, blocked: Set[int]
+    node: Node,
+    policy: Policy,
+    situation: Situation,
+    scale: tuple[float, float],
+    blocked: Set[int],
 ) -> Edge | None:
     """The edge of largest score.
 
@@ -102,18 +112,17 @@ def _best_edge(
     lowers a score, and the common exploration factor. While the winner beats the bound, a scan
     would choose it again.
     """
-    lowest, per_spread = scale = _scale(tree)
+    lowest, per_spread = scale
     explore = policy.exploration * math.sqrt(math.log(node.visits + situation.hidden + 1))
     by_prior = policy.prior_weight / (node.priors or 1.0)
-    guarded = bool(blocked or situation.full or situation.kept is not None)
+    guarded = situation.kept is not None or bool(blocked or situation.full)
     held = node.choice
     if held is not None and not guarded and held.scale == scale:
-        edge, tried = held.edge, held.edge.visits + held.edge.pending
-        score = ((edge.node.value or 0.0) - lowest) * per_spread + by_prior * edge.prior / (
-            1 + tried
-        )
-        score += explore / math.sqrt(tried or 1)
-        if score > held.others + max(0.0, explore - held.explore):
+        edge, others, explored, _ = held
+        tried = edge.visits + edge.pending
+        score = ((edge.node.value or 0.0) - lowest) * per_spread
+        score += by_prior * edge.prior / (1 + tried) + explore / math.sqrt(tried or 1)
+        if score > (others + explore - explored if explore > explored else others):
             return edge
     best, best_score, second = None, -math.inf, -math.inf
     for edge in node.edges:
