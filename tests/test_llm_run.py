@@ -82,7 +82,7 @@ def test_a_replay_reproduces_the_tree_without_a_model(tmp_path: Path) -> None:
     assert (again.spend.calls, again.spend.tokens) == (first.spend.calls, first.spend.tokens)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, 4, 16])
 def test_a_scripted_model_gives_the_same_tree_at_any_number_of_workers(workers: int) -> None:
     """In order mode the number of workers changes nothing."""
     assert facts(run(ScriptedLLM(default=author), workers=workers)) == facts(
