@@ -13,7 +13,7 @@ from ptxsearch.tasks import Task
 from tests.cheats import Cheat, cheats
 
 # These take more than a few seconds each on the emulator.
-SLOW = frozenset({"sleeper", "huge_grid", "compile_bomb", "one_thread_row"})
+SLOW = frozenset({"sleeper", "huge_grid", "compile_bomb", "one_thread_row", "few_blocks"})
 # These only show on the timed workload.
 TIMED = frozenset({"skip_full_size"} | {c.name for c in cheats() if c.name.startswith("full_")})
 
