@@ -94,7 +94,8 @@ def show_evaluation(screen: Console, verdict: Evaluation) -> None:
             markup=False,
         )
     for fault in verdict.faults:
-        screen.print(f"{fault.kind}: {fault.message}", markup=False)
+        if fault.message not in verdict.message:
+            screen.print(fault.message, markup=False)
 
 
 def show_tasks(screen: Console, tasks: Sequence[Task]) -> None:

@@ -293,6 +293,11 @@ def _param(name: str, value: Any, role: Role) -> Param:
 
 def _written(kernel: Kernel, inputs: Mapping[str, Any]) -> tuple[str, ...]:
     """The array arguments whose pointers the entry's signature does not call const."""
+    if len(kernel.launches) > 1:
+        raise TaskError(
+            f"which arrays {len(kernel.launches)} launches write is not known",
+            "name them as outputs=[...]",
+        )
     entry = re.escape(kernel.launches[0].entry)
     signature = re.search(rf"\b{entry}\s*\(([^)]*)\)", kernel.source)
     if kernel.language != "cuda" or signature is None:

@@ -49,7 +49,8 @@ class Tunings:
 
     def __init__(self, tree: Tree, policy: Policy, *, trials: int | None, seed: int) -> None:
         self._tree, self._policy, self._seed = tree, policy, seed
-        self._budget = trials or 400
+        # The configuration a template starts with is known and no trial of its tuner.
+        self._budget = (trials or 400) + 1
         self._block = first_block(trials)
         self._open: dict[int, Tuning] = {}
         self._tuners: dict[int, Tuner] = {}
