@@ -26,7 +26,15 @@ _LOOP = re.compile(r"^(?P<indent>[ \t]*)for\s*\(", re.MULTILINE)
 _TILE = re.compile(
     r"__shared__\s+(?P<type>\w+)\s+(?P<name>\w+)\s*\[(?P<rows>[^\]]+)\]\s*\[(?P<columns>[^\]]+)\]\s*;"
 )
-_SLOW_MATH = re.compile(r"\b(expf|exp2f|logf|log2f|sinf|cosf|powf|tanhf)\s*\(")
+_FAST_MATH = {
+    "expf": "__expf",
+    "logf": "__logf",
+    "log2f": "__log2f",
+    "sinf": "__sinf",
+    "cosf": "__cosf",
+    "powf": "__powf",
+}
+_SLOW_MATH = re.compile(rf"\b({'|'.join(_FAST_MATH)})\s*\(")
 _STORE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<target>\w+\s*\[[^;\]]+\])\s*=(?!=)\s*(?P<value>[^;]+);", re.M
 )
@@ -212,9 +220,7 @@ def approximate_math(kernel: Kernel) -> Kernel | None:
     """Hardware approximations of exp, log, sin and cos; the tolerance decides if they may stay."""
     if kernel.language != "cuda" or not _SLOW_MATH.search(kernel.source):
         return None
-    fast = {"expf": "__expf", "logf": "__logf", "log2f": "__log2f", "sinf": "__sinf",
-            "cosf": "__cosf", "powf": "__powf", "exp2f": "exp2f", "tanhf": "tanhf"}  # fmt: skip
-    source = _SLOW_MATH.sub(lambda m: f"{fast[m[1]]}(", kernel.source)
+    source = _SLOW_MATH.sub(lambda m: f"{_FAST_MATH[m[1]]}(", kernel.source)
     return replace(kernel, source=source) if source != kernel.source else None
 
 

@@ -86,8 +86,7 @@ class Progress:
     def absorb(self, upto: int) -> None:
         """Let the results of decisions up to `upto` into the tree, in order."""
         for number in sorted(n for n in self.told if n <= upto):
-            evaluation, spend = self.told.pop(number)
-            self._absorb(self.waiting.pop(number), evaluation, spend)
+            self._take(number)
 
     def _ask(self, event: Mapping[str, Any]) -> None:
         number, proposal = event["number"], event["proposal"]
@@ -113,9 +112,9 @@ class Progress:
     def _tell(self, number: int, evaluation: Evaluation, spend: Spend) -> None:
         self.told[number] = (evaluation, spend)
         if not self.policy.order or number == 0:
-            self.absorb(number) if number == 0 else self._absorb_now(number)
+            self._take(number)
 
-    def _absorb_now(self, number: int) -> None:
+    def _take(self, number: int) -> None:
         evaluation, spend = self.told.pop(number)
         self._absorb(self.waiting.pop(number), evaluation, spend)
 
