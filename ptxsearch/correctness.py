@@ -9,21 +9,20 @@ every output counts; NaN equals only an expected NaN; integers and "exact" outpu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ptxsearch import pattern
+from ptxsearch.deviation import Rounding, deviation
 from ptxsearch.evaluation import Array, Outputs
 from ptxsearch.expectation import Expected
 from ptxsearch.param import Param, limits
 from ptxsearch.pattern import Mismatch
 from ptxsearch.record import Record
 from ptxsearch.tasks import Task
-
-_CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -47,37 +46,8 @@ def error(got: Array, want: Array, scale: Array, *, dtype: np.dtype[Any]) -> flo
 
     A difference of at most the smallest normal number is none: flushing to zero is honest.
     """
-    worst = 0.0
-    with np.errstate(all="ignore"):
-        for part in _parts(got, want, scale):
-            worst = max(worst, float(np.max(_errors(*part, dtype=dtype, rtol=0.0), initial=0.0)))
-    return worst
-
-
-def _parts(got: Array, want: Array, scale: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """Flat float64 pieces small enough that temporaries stay in tens of megabytes."""
-    spread = np.broadcast_to(scale, want.shape)
-    for start in range(0, want.size, _CHUNK):
-        piece = slice(start, start + _CHUNK)
-        yield (
-            np.asarray(got.reshape(-1)[piece], dtype=np.float64),
-            np.asarray(want.reshape(-1)[piece], dtype=np.float64),
-            np.asarray(spread.flat[piece], dtype=np.float64),
-        )
-
-
-def _errors(got: Array, want: Array, scale: Array, *, dtype: np.dtype[Any], rtol: float) -> Array:
-    facts = limits(dtype)
-    # What the type cannot hold is expected as the infinity that it rounds to.
-    overflows = np.abs(want) > float(facts.max) * (1 + float(facts.eps) / 4)
-    want = np.where(overflows, np.copysign(np.inf, want), want)
-    excess = np.abs(got - want) - rtol * np.abs(want) - float(facts.smallest_normal)
-    ratio = np.where(excess > 0, excess / scale, 0.0)
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
-    odd = ~np.isfinite(got) | ~np.isfinite(want)
-    ratio[odd & ~same] = np.inf
-    ratio[same | np.isnan(ratio)] = 0.0
-    return ratio
+    rounding = Rounding.of(dtype, rtol=0.0)
+    return deviation(got, want, scale, rounding=rounding).worst
 
 
 def check(
@@ -135,15 +105,10 @@ def _bad(param: Param, got: Array, want: Array, expect: Expected) -> tuple[Array
         bad = np.flatnonzero(flat)
         return bad, math.inf if bad.size else 0.0
     limit = expect.tolerances[param.name]
-    rtol = float(limits(param.numpy_dtype).eps)
-    found, worst = [], 0.0
-    for number, part in enumerate(_parts(got, want, scale)):
-        ratio = _errors(*part, dtype=param.numpy_dtype, rtol=rtol)
-        over = ratio > limit
-        found.append(np.flatnonzero(over) + number * _CHUNK)
-        top = float(np.max(ratio, initial=0.0))
-        worst = max(worst, top / limit if limit else (math.inf if top else 0.0))
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64), worst
+    rounding = Rounding.of(param.numpy_dtype, rtol=float(limits(param.numpy_dtype).eps))
+    found = deviation(got, want, scale, rounding=rounding, limit=limit)
+    worst = found.worst / limit if limit else (math.inf if found.worst else 0.0)
+    return found.over, worst
 
 
 def _unequal(got: Array, want: Array) -> Array:
