@@ -1,7 +1,8 @@
 """Events of a run as records: what is written to a store, and read back from it.
 
-An event is a dict with a `type`: run, ask, tell, closed, exchange or stop. Kernel sources and
-cubins go to the blob table and appear in events by hash, so that an event stays small.
+An event is a dict with a `type`: run, ask, tell, seen, closed, reopened, exchange, stop or
+resumed. Kernel sources and cubins go to the blob table and appear in events by hash, so that an
+event stays small.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ depend on how many workers there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from ptxsearch.tree import Edge, Node, Tree
 from ptxsearch.trial import Trial
 from ptxsearch.tuner import Told
 from ptxsearch.tuning import Tunings
+
+Caps = Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,11 @@ class Asked:
 
 
 class Progress:
-    """Tree, trials, tunings and spend after the events applied so far."""
+    """Tree, trials, tunings and spend after the events applied so far.
+
+    `out_of_ideas` holds the proposers that are silent at a node; `unpaid` those of them that the
+    caps of then did not allow to ask.
+    """
 
     def __init__(self, baseline: Kernel, *, policy: Policy, budget: Budget, seed: int) -> None:
         self.tree = Tree(baseline)
@@ -48,6 +54,7 @@ class Progress:
         self.waiting: dict[int, Asked] = {}
         self.told: dict[int, tuple[Evaluation, Spend]] = {}
         self.out_of_ideas: dict[int, set[int]] = {}
+        self.unpaid: dict[int, list[tuple[int, Caps]]] = {}
         self.stopped: tuple[str, str] | None = None
         self._keys: dict[str, int] = {}
         self._templates: dict[str, int] = {}
@@ -72,7 +79,9 @@ class Progress:
             case "seen":
                 self.absorb(event["upto"])
             case "closed":
-                self._close(self.tree.nodes[event["node"]], event["proposer"], event["of"])
+                self._close(self.tree.nodes[event["node"]], event)
+            case "reopened":
+                self._reopen(event["nodes"])
             case "exchange":
                 self.spend += Spend(**event["spend"])
             case "stop":
@@ -82,6 +91,14 @@ class Progress:
                 self.stopped = (event["state"], event["reason"])
             case "resumed":
                 self.stopped = None
+
+    def payable(self, caps: Caps) -> list[int]:
+        """The nodes where a proposer was silent for want of money under lower caps than these."""
+        return [
+            node
+            for node, refusals in self.unpaid.items()
+            if any(_is_raised(before, caps) for _, before in refusals)
+        ]
 
     def absorb(self, upto: int) -> None:
         """Let the results of decisions up to `upto` into the tree, in order."""
@@ -158,7 +175,7 @@ class Progress:
                 self.tree.settle(node, "ok", evaluation=evaluation, reward=trial.reward)
                 self.tunings.start(node, evaluation.seconds)
         parent = self.tree.nodes[node.parents[0].parent] if node.parents else None
-        if parent is not None and parent.id and parent.losses >= self.policy.close_after:
+        if parent is not None and self._has_lost_enough(parent):
             self.tree.close(parent)
 
     def _settle_tuned(self, node: Node, trial: Trial) -> None:
@@ -181,11 +198,29 @@ class Progress:
         if trial.evaluation.ok and better and (won or trial.id == 0):
             self.incumbents.append(trial)
 
-    def _close(self, node: Node, proposer: int, of: int) -> None:
-        spent = self.out_of_ideas.setdefault(node.id, set())
-        spent.add(proposer)
-        if len(spent) == of:
+    def _close(self, node: Node, event: Mapping[str, Any]) -> None:
+        silent = self.out_of_ideas.setdefault(node.id, set())
+        silent.add(event["proposer"])
+        if "caps" in event:
+            self.unpaid.setdefault(node.id, []).append((event["proposer"], event["caps"]))
+        if len(silent) == event["of"]:
             self.tree.close(node)
+
+    def _reopen(self, numbers: Sequence[int]) -> None:
+        """Ask the proposers of these nodes again that were silent for want of money."""
+        for number in numbers:
+            self.out_of_ideas[number] -= {proposer for proposer, _ in self.unpaid.pop(number)}
+            if not self._has_lost_enough(self.tree.nodes[number]):
+                self.tree.reopen(self.tree.nodes[number])
+
+    def _has_lost_enough(self, node: Node) -> bool:
+        return node.id > 0 and node.losses >= self.policy.close_after
+
+
+def _is_raised(before: Caps, now: Caps) -> bool:
+    """Whether a cap of `now` is higher than it was; None is the highest."""
+    pairs = [(cap, now[name]) for name, cap in before.items() if cap is not None]
+    return any(cap is None or cap > was for was, cap in pairs)
 
 
 def _chosen(kernel: Kernel | None) -> dict[str, Any]:

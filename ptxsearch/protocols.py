@@ -28,6 +28,7 @@ __all__ = [
     "Evaluator",
     "GuardedDevice",
     "Message",
+    "PayingProposer",
     "Proposer",
     "SamplingDevice",
     "Store",
@@ -110,6 +111,15 @@ class Proposer(Protocol):
     def propose(
         self, view: TreeView, node: Node, n: int, rng: np.random.Generator
     ) -> list[Proposal]: ...
+
+
+@runtime_checkable
+class PayingProposer(Proposer, Protocol):
+    """A proposer whose ideas cost money. Where `refused` holds after an empty list, it may have
+    ideas that the caps on tokens and dollars did not allow: higher caps ask it again.
+    """
+
+    refused: bool
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from ptxsearch.errors import UsageError
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Edit, Kernel, Proposal
 from ptxsearch.policy import Policy
-from ptxsearch.protocols import Proposer, Store
+from ptxsearch.progress import Caps
+from ptxsearch.protocols import PayingProposer, Proposer, Store
 from ptxsearch.run import Run
 from ptxsearch.selection import Descent, Situation, select
 from ptxsearch.tasks import Task
@@ -56,6 +57,8 @@ class Search(Run):
     ) -> None:
         super().__init__(task, policy=policy, budget=budget, store=store, seed=seed)
         self.proposers = tuple(proposers)
+        if self.proposers:
+            self._reopen()
 
     def ask(self, n: int = 1) -> list[Proposal]:
         """Up to `n` kernels to judge; none where it must wait for verdicts, or is `done`."""
@@ -198,14 +201,23 @@ class Search(Run):
                 found = proposer.propose(self.view, descent.node, 1, self._random("propose"))
                 if found:
                     return self._place(found[0], descent)
-                self.commit(
-                    {
-                        "type": "closed",
-                        "node": descent.node.id,
-                        "proposer": index,
-                        "of": len(self.proposers),
-                    }
-                )
+                self._silence(descent.node, index)
+
+    def _silence(self, node: Node, index: int) -> None:
+        """Note that a proposer is not asked for `node` again, for want of ideas or of money."""
+        event = {"type": "closed", "node": node.id, "proposer": index, "of": len(self.proposers)}
+        proposer = self.proposers[index]
+        if isinstance(proposer, PayingProposer) and proposer.refused:
+            event["caps"] = self._paid_caps()
+        self.commit(event)
+
+    def _paid_caps(self) -> Caps:
+        return {"tokens": self.budget.tokens, "dollars": self.budget.dollars}
+
+    def _reopen(self) -> None:
+        """Ask again where an earlier run with lower caps could not pay a proposer."""
+        if nodes := self.progress.payable(self._paid_caps()):
+            self.commit({"type": "reopened", "nodes": nodes})
 
     def _turns(self, node: Node) -> list[int]:
         silent = self.progress.out_of_ideas.get(node.id, set())
@@ -242,7 +254,10 @@ class Search(Run):
         """Nothing can be done yet: look at the next result early, or stop where none will come."""
         waiting = self.progress.waiting
         if not waiting:
-            self.stop("done", "no proposer has an idea left")
+            if self.progress.unpaid:
+                self.stop("budget", "the caps on tokens and dollars allow no further call")
+            else:
+                self.stop("done", "no proposer has an idea left")
             return False
         first = min(waiting)
         self._see(first)

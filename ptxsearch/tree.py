@@ -1,8 +1,9 @@
 """The search tree: nodes are kernel templates, edges are edits, visits live on edges.
 
 Statistics change only here: `add` (a child, pending), `visit` (one descent), `settle` (a verdict,
-with the backup), and `close` and `share`, which end a node. The rules are those of docs/search.md:
-max backup, failures that inform text and priors only, equal templates that share one node.
+with the backup), `close` and `share`, which end a node, and `reopen`. The rules are those of
+docs/search.md: max backup, failures that inform text and priors only, equal templates that share
+one node.
 """
 
 from __future__ import annotations
@@ -178,6 +179,11 @@ class Tree:
     def close(self, node: Node) -> None:
         """No more children for `node`."""
         node.closed = True
+        self._exhaust(node)
+
+    def reopen(self, node: Node) -> None:
+        """Children for `node` again."""
+        node.closed = False
         self._exhaust(node)
 
     def share(self, child: Node, twin: Node) -> None:

@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 
-from ptxsearch.api import optimize
+from ptxsearch.api import attach, drive, optimize
 from ptxsearch.budget import Budget, Spend
 from ptxsearch.errors import ProviderPaused
 from ptxsearch.evaluation import Evaluation, Timing
 from ptxsearch.kernel import Kernel
-from ptxsearch.llm import exchanges, preview
+from ptxsearch.llm import Ledger, exchanges, preview
 from ptxsearch.llm.client import OpenAIModel, Settings
 from ptxsearch.llm.prices import Price
 from ptxsearch.llm.retry import Patience
 from ptxsearch.policy import Policy
+from ptxsearch.proposer import LLMProposer
 from ptxsearch.protocols import Message
+from ptxsearch.run import Run
+from ptxsearch.search import Search
 from ptxsearch.store import SQLiteStore
 from ptxsearch.tasks import Task
 from ptxsearch.testing import Answer, Loopback, ScriptedLLM
@@ -70,6 +73,15 @@ def run(llm: Any, **more: Any) -> Result:
     """A run over the test task."""
     options = {"policy": POLICY, "budget": Budget(trials=12, proposals=40), "device": Judge()}
     return optimize(task(), llm, **{**options, **more})
+
+
+def alone(llm: Any, path: Path, budget: Budget) -> Result:
+    """A run without the menu, whose only ideas are the model's."""
+    author = LLMProposer(task(), llm, policy=POLICY, ledger=Ledger(budget))
+    with SQLiteStore(path) as store:
+        search = Search(task(), proposers=(author,), policy=POLICY, budget=budget, store=store)
+        attach(search, None)
+        return drive(search, Judge())
 
 
 def test_a_replay_reproduces_the_tree_without_a_model(tmp_path: Path) -> None:
@@ -129,6 +141,30 @@ def test_a_cap_on_tokens_is_never_passed(tokens: int) -> None:
     assert result.spend.calls == len(llm.calls)
     if tokens == 30_000:
         assert result.spend.tokens > tokens // 2
+
+
+def test_a_resume_with_more_tokens_asks_the_model_again_where_the_first_run_could_not_pay(
+    tmp_path: Path,
+) -> None:
+    """A refused call closes no node for good: the end is that of a run that could always pay."""
+    path = tmp_path / "run.db"
+    poor = ScriptedLLM(default=author)
+    budget = Budget(trials=60, proposals=40, tokens=12_000)
+    first = alone(poor, path, budget)
+    assert first.state == "budget"
+    assert "tokens" in first.reason
+    same = ScriptedLLM(default=author)
+    assert alone(same, path, budget).trials == first.trials
+    assert not same.calls
+    rich = ScriptedLLM(default=author)
+    more = Budget(trials=60, proposals=40, tokens=400_000)
+    second = alone(rich, path, more)
+    assert rich.calls[0].messages not in [call.messages for call in poor.calls]
+    assert second.spend.calls == len(poor.calls) + len(rich.calls)
+    assert facts(second)[: len(first.trials)] == facts(first)
+    assert any(trial.node for trial in second.trials[len(first.trials) :])
+    with SQLiteStore(path, read_only=True) as store:
+        assert facts(Run.stored(task(), store).result()) == facts(second)
 
 
 def test_a_cap_on_dollars_is_never_passed_with_a_real_client() -> None:

@@ -80,6 +80,7 @@ class LLMProposer:
         self._roster = Roster(models)
         self._plans: dict[int, _Plans] = {}
         self._restored: dict[str, Completion] = {}
+        self.refused = False
 
     @property
     def brief(self) -> prompt.Brief:
@@ -102,7 +103,8 @@ class LLMProposer:
     def propose(
         self, view: TreeView, node: Node, n: int, rng: np.random.Generator
     ) -> list[Proposal]:
-        """Up to `n` children: repairs that are due first, then ideas; none where none are left."""
+        """Up to `n` children, due repairs first; none without ideas left, or where `refused`."""
+        self.refused = False
         if node.kernel is None or node.kernel.language == "recorded":
             return []
         found: list[Proposal] = []
@@ -252,6 +254,7 @@ class LLMProposer:
         llm = self._roster[author]
         price = self.ledger.price(llm, messages, self.policy.max_tokens)
         if not self.ledger.reserve(price):
+            self.refused = True
             return None
         actual = Spend()
         try:
