@@ -3,8 +3,9 @@
 `bank` searches the six level-1 tasks over a closed set of proposals (menu edits and kernels that
 a language model wrote) with verdicts of the emulated device kept in tests/data/ablation. `trees`
 searches drawn worlds. Every run makes the same number of decisions, whatever becomes of them. The
-figure of a run is the log speedup of its best kernel; policies are compared with `greedy` on equal
-(task, seed). Intervals are 95 % bootstraps over the pairs, and over whole tasks.
+figure of a run is the log speedup of its best kernel; policies are compared with `greedy`, or with
+another reference, on equal (task, seed). Intervals are 95 % bootstraps over the pairs, and over
+whole tasks.
 """
 
 from __future__ import annotations
@@ -13,104 +14,22 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ablation_bank
 import ablation_trees
 import numpy as np
-from numpy.typing import NDArray
+from ablation_arms import POLICIES, SWITCHES, Arm
+from ablation_run import Floats, Run, World, search
 
-from ptxsearch.budget import Budget
 from ptxsearch.policy import Policy
-from ptxsearch.protocols import Evaluator, Proposer
-from ptxsearch.reward import log_speedup
-from ptxsearch.search import Search
-from ptxsearch.tasks import Task
 
 GATE = -0.01
 RESAMPLES = 10_000
 REFERENCE = "greedy"
-Floats = NDArray[np.float64]
-
-POLICIES: Mapping[str, Mapping[str, Any]] = {
-    "mcts": {},
-    "greedy": {"rule": "greedy"},
-    "beam": {"rule": "beam"},
-    "best_of_n": {"rule": "best_of_n"},
-    "random": {"rule": "random"},
-}
-SWITCHES: Mapping[str, Mapping[str, Any]] = {
-    "c 0": {"exploration": 0.0},
-    "c .03": {"exploration": 0.03},
-    "c .3": {"exploration": 0.3},
-    "c 1": {"exploration": 1.0},
-    "priors off": {"prior_weight": 0.0},
-    "priors .2": {"prior_weight": 0.2},
-    "widening .2": {"widening": 0.2},
-    "widening .5": {"widening": 0.5},
-    "least children 2": {"least_children": 2},
-    "least children 10": {"least_children": 10},
-    "window 1": {"window": 1},
-    "window 16": {"window": 16},
-    "greedy, window 1": {"rule": "greedy", "window": 1},
-    "beam, window 1": {"rule": "beam", "window": 1},
-    "family share .5": {"family_share": 0.5},
-    "end share 0": {"end_share": 0.0},
-    "tuner off": {"tune_share": 0.0},
-    "tuner first": {"tune_share": 1.0},
-    "greedy, tuner off": {"rule": "greedy", "tune_share": 0.0},
-    "transpositions off": {"transpositions": False},
-}
-
-
-class World(NamedTuple):
-    """Where a search runs: its task, who proposes, who judges."""
-
-    task: Task
-    proposer: Proposer
-    evaluator: Evaluator
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run: best log speedup after each decision, and its proposals in order.
-
-    `proposals` holds (node, template) of every child that was proposed.
-    """
-
-    curve: Floats
-    proposals: tuple[tuple[int, str], ...]
-    statuses: tuple[str, ...]
-
-
-def search(world: World, policy: Policy, *, decisions: int, seed: int) -> Run:
-    """One run of exactly `decisions` decisions after the baseline, fewer where ideas end."""
-    run = Search(
-        world.task,
-        proposers=[world.proposer],
-        policy=policy,
-        budget=Budget(trials=decisions + 1, proposals=decisions + 1),
-        seed=seed,
-    )
-    while run.progress.decisions <= decisions and (batch := run.ask(1)):
-        for proposal in batch:
-            assert proposal.kernel is not None
-            verdict = world.evaluator.evaluate(world.task, proposal.kernel)
-            run.tell([(proposal.id, verdict)])
-    run.stop("done", "the decisions are made")
-    trials = run.progress.trials[1:]
-    base = run.progress.trials[0].evaluation
-    gains = [log_speedup(t.evaluation, base) if t.evaluation.ok else 0.0 for t in trials]
-    curve = np.maximum.accumulate([0.0, *gains, *[0.0] * (decisions - len(gains))])[1:]
-    proposals = tuple(
-        (t.proposal.parent, t.proposal.kernel.template)
-        for t in trials
-        if t.proposal.kind != "tune" and t.proposal.kernel is not None
-    )
-    return Run(curve, proposals, tuple(t.evaluation.status for t in trials))
+_WIDTHS = (22, 13, 24, 20, 20, 12, 9)
 
 
 def repeats(runs: Sequence[Run], *, most: int = 12) -> list[dict[str, float]]:
@@ -182,7 +101,7 @@ def compared(
     return rows
 
 
-def bank_world(task: str, seed: int, *, tuned: bool = True, transpositions: bool = True) -> World:
+def bank_world(task: str, seed: int, *, tuned: bool = True) -> World:
     """A level-1 task over its bank; seeds differ in what is drawn alone."""
     bank, memo = _bank(task, tuned)
     return World(bank.task, ablation_bank.BankProposer(bank), memo)
@@ -196,14 +115,14 @@ def _bank(task: str, tuned: bool) -> tuple[ablation_bank.Bank, ablation_bank.Mem
     return bank, memo
 
 
-def drawn_world(task: str, seed: int, *, transpositions: bool = True) -> World:
+def drawn_world(task: str, seed: int) -> World:
     """A drawn world of the family `task`; every seed is another world."""
-    world = ablation_trees.World(task, seed, transpositions=transpositions)
+    world = ablation_trees.World(task, seed)
     return World(world.task, world, world)
 
 
 def run_arms(
-    arms: Mapping[str, Mapping[str, Any]],
+    arms: Mapping[str, Arm],
     tasks: Sequence[str],
     make: Callable[..., World],
     *,
@@ -215,89 +134,107 @@ def run_arms(
     curves: dict[str, dict[str, Floats]] = {arm: {} for arm in arms}
     runs: dict[str, list[Run]] = {arm: [] for arm in arms}
     for task in tasks:
-        for arm, settings in arms.items():
-            own = {"stop_within": 0.0, **common, **settings}
-            apart = not own.pop("transpositions", True)
+        for name, arm in arms.items():
+            policy = Policy(**{"stop_within": 0.0, **common, **arm.settings})
             found = [
                 search(
-                    make(task, seed, transpositions=not apart),
-                    Policy(**own),
+                    make(task, seed),
+                    policy,
                     decisions=decisions,
                     seed=seed,
+                    tree=arm.tree,
+                    workers=arm.workers,
                 )
                 for seed in seeds
             ]
-            curves[arm][task] = np.array([run.curve for run in found])
-            runs[arm] += found
+            curves[name][task] = np.array([run.curve for run in found])
+            runs[name] += found
     return curves, runs
 
 
-def show(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def show(title: str, rows: Sequence[Mapping[str, Any]], *, reference: str) -> None:
     """Print one table."""
     print(f"\n{title}")
-    head = ("log speedup", "lead on greedy", "95 %", "95 % by task", "lead on the way")
-    print(f"{'':20} {head[0]:>11} {head[1]:>14} {head[2]:>18} {head[3]:>18} {head[4]:>16}")
+    head = ("log speedup", f"lead on {reference}", "95 %", "95 % by task", "on the way", "elapsed")
+    print("".join(f"{text:>{width}}" for text, width in zip(("", *head), _WIDTHS, strict=True)))
     for row in rows:
         spans = [f"{low:+.3f} .. {high:+.3f}" for low, high in (row["interval"], row["by task"])]
-        print(
-            f"{row['arm']:20} {row['log speedup']:11.3f} {row['lead']:+14.3f} {spans[0]:>18} "
-            f"{spans[1]:>18} {row['lead on the way']:+16.3f}"
+        cells = (
+            *(row["arm"], f"{row['log speedup']:.3f}", f"{row['lead']:+.3f}"),
+            *(*spans, f"{row['lead on the way']:+.3f}", f"{row['elapsed']:.1f}"),
         )
+        print("".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)))
+
+
+def chosen_arms(options: argparse.Namespace) -> dict[str, Arm]:
+    """The arms that were asked for, the reference first."""
+    known = {**POLICIES, **SWITCHES}
+    names = options.arms or [*POLICIES, *(SWITCHES if options.switches else ())]
+    return {name: known[name] for name in dict.fromkeys([options.reference, *names])}
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
     """Run what was asked for, print it, and give it as JSON types."""
     drawn = options.source == "trees"
     tasks = options.tasks or list(ablation_trees.FAMILIES if drawn else ablation_bank.TASKS)
-    arms = {**POLICIES, **(SWITCHES if options.switches else {})}
-    if not drawn:
-        arms.pop("transpositions off", None)
-    arms = {arm: arms[arm] for arm in arms if not options.arms or arm in options.arms}
-    common = {} if options.tune_share is None else {"tune_share": options.tune_share}
+    common = {
+        name: getattr(options, name)
+        for name in ("tune_share", "window")
+        if getattr(options, name) is not None
+    }
     curves, runs = run_arms(
-        {REFERENCE: POLICIES[REFERENCE], **arms},
+        chosen_arms(options),
         tasks,
         drawn_world if drawn else partial(bank_world, tuned=options.tune_share != 0),
         seeds=range(options.first, options.first + options.seeds),
         decisions=options.decisions,
         common=common,
     )
-    rows = compared(curves)
-    show(f"{options.source}: {len(tasks)} x {options.seeds}, {options.decisions} decisions", rows)
-    everything = [run for found in runs.values() for run in found]
-    statuses = [status for run in everything for status in run.statuses]
-    found = {
+    rows = compared(curves, reference=options.reference)
+    for row in rows:
+        row["elapsed"] = float(np.mean([run.elapsed for run in runs[row["arm"]]]))
+    title = f"{options.source}: {len(tasks)} x {options.seeds}, {options.decisions} decisions"
+    show(title, rows, reference=options.reference)
+    statuses = [status for found in runs.values() for run in found for status in run.statuses]
+    return {
         "source": options.source,
         "seeds": [options.first, options.first + options.seeds],
         "decisions": options.decisions,
         "common": common,
+        "reference": options.reference,
         "rows": rows,
         "repeats": {arm: repeats(runs[arm]) for arm in ("mcts", REFERENCE) if arm in runs},
         "failed": 1 - statuses.count("OK") / len(statuses),
     }
+
+
+def conclude(found: Mapping[str, Any]) -> None:
+    """Print how often ideas repeat, and whether `mcts` passes the gate."""
     for arm, table in found["repeats"].items():
         shares = " ".join(f"{row['at node']:.2f}" for row in table)
         print(f"{arm}: the j-th idea at a node repeats one there, j = 1, 2, ..: {shares}")
-    for row in rows:
-        if row["arm"] == "mcts":
+    for row in found["rows"]:
+        if row["arm"] == "mcts" and found["reference"] == REFERENCE:
             passed = row["interval"][0] > GATE
             print(f"gate (lower bound > {GATE}): {'passed' if passed else 'FAILED'}")
-    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", choices=("bank", "trees"), default="bank")
     parser.add_argument("--tasks", nargs="*", default=[])
-    parser.add_argument("--arms", nargs="*", default=[])
+    parser.add_argument("--arms", nargs="*", default=[], choices=[*POLICIES, *SWITCHES])
+    parser.add_argument("--reference", default=REFERENCE, choices=[*POLICIES, *SWITCHES])
     parser.add_argument("--switches", action="store_true")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--decisions", type=int, default=24)
     parser.add_argument("--tune-share", type=float)
+    parser.add_argument("--window", type=int)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found = report(options)
+    conclude(found)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 

@@ -1,6 +1,6 @@
 """Drawn worlds of ideas whose verdicts are free: what a policy does where 70 of 100 kernels fail.
 
-A world has 24 ideas of three variants each. A kernel is the set of ideas it holds. Its log
+A world has 24 ideas (or 6) of three variants each. A kernel is the set of ideas it holds. Its log
 speedup is a saturating function of the ideas' gains, a quarter of which interact; a few pairs
 pay only together although one of them alone costs time. Proposals at a node are drawn with
 replacement, the obvious ones more often, so that they repeat the more a node is expanded. Every
@@ -23,7 +23,7 @@ from ptxsearch.space import Space
 from ptxsearch.tasks import Task, Workload
 from ptxsearch.tree import Node, TreeView
 
-IDEAS, VARIANTS = 24, "abc"
+VARIANTS = "abc"
 BASELINE_SECONDS = 1e-4
 _SPACE = Space({"A": (1, 2, 3, 4), "B": (0, 1)})
 _FAILURES: tuple[tuple[float, Status], ...] = (
@@ -40,6 +40,8 @@ class Family:
     correlate with gains.
     """
 
+    ideas: int = 24
+
     failing: float = 0.7
     gain: float = 0.15
     ceiling: float = 2.0
@@ -55,29 +57,32 @@ FAMILIES = {
     "blind priors": Family(told=0.0),
     "half fail": Family(failing=0.5),
 }
+# So few ideas that the same kernel is reached by several ways all the time.
+COMMUTING = {"few ideas": Family(ideas=6, failing=0.3)}
 
 
 class World:
     """One drawn world: a task, its verdicts, and a proposer's ideas."""
 
-    def __init__(self, name: str, seed: int, *, transpositions: bool = True) -> None:
-        self.family, self.seed, self.transpositions = FAMILIES[name], seed, transpositions
+    def __init__(self, name: str, seed: int) -> None:
+        self.family, self.seed = {**FAMILIES, **COMMUTING}[name], seed
         digest = hashlib.sha256(f"{name}:{seed}".encode()).digest()
         self._salt = digest.hex()
         rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-        helpful = rng.random(IDEAS) < 0.6
-        gains = np.where(helpful, 1.0, -0.5) * rng.exponential(self.family.gain, IDEAS)
-        pairs = rng.normal(0.0, self.family.gain / 3, (IDEAS, IDEAS))
-        pairs *= rng.random((IDEAS, IDEAS)) < 0.25
-        trap = np.triu(rng.random((IDEAS, IDEAS)) < self.family.traps, 1)
+        count = self.family.ideas
+        helpful = rng.random(count) < 0.6
+        gains = np.where(helpful, 1.0, -0.5) * rng.exponential(self.family.gain, count)
+        pairs = rng.normal(0.0, self.family.gain / 3, (count, count))
+        pairs *= rng.random((count, count)) < 0.25
+        trap = np.triu(rng.random((count, count)) < self.family.traps, 1)
         pairs[trap] += 2.5 * self.family.gain
         gains[trap.any(axis=1)] -= 0.7 * self.family.gain
         self.gains, self.pairs = gains, np.triu(pairs, 1)
-        noise = rng.normal(0.0, self.family.gain, IDEAS)
+        noise = rng.normal(0.0, self.family.gain, count)
         share = self.family.told
         blend = share * gains + (1 - share) * noise
         self.priors = np.exp(blend / max(float(np.std(blend)), 1e-9) / 2)
-        self.obvious = 1.0 / (1.0 + rng.permutation(IDEAS)) ** 0.7
+        self.obvious = 1.0 / (1.0 + rng.permutation(count)) ** 0.7
         self.task = _task()
 
     def log_speedup(self, kernel: Kernel) -> float:
@@ -122,15 +127,13 @@ class World:
         if node.kernel is None:
             return []
         held = {int(token[:-1]) for token in node.kernel.source.split()[1:]}
-        open_ = [i for i in range(IDEAS) if i not in held]
+        open_ = [i for i in range(self.family.ideas) if i not in held]
         if not open_:
             return []
         weights = self.obvious[open_]
         idea = int(rng.choice(open_, p=weights / weights.sum()))
         variant = VARIANTS[int(rng.choice(len(VARIANTS), p=[0.5, 0.3, 0.2]))]
-        tokens = [*node.kernel.source.split()[1:], f"{idea}{variant}"]
-        if self.transpositions:
-            tokens.sort()
+        tokens = sorted([*node.kernel.source.split()[1:], f"{idea}{variant}"])
         kernel = replace(node.kernel, source=" ".join(["start", *tokens]))
         edit = Edit(f"idea{idea}", f"{idea}{variant}")
         return [Proposal("", node.id, kernel, edit, prior=float(self.priors[idea]))]

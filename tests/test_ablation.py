@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from ptxsearch.kernel import Edit, Kernel
 from ptxsearch.policy import Policy
+from ptxsearch.tree import Node, Tree
 
 ROOT = Path(__file__).parent.parent
 
@@ -99,3 +102,61 @@ def test_edits_that_commute_are_one_template(ablation: ModuleType) -> None:
     assert len(set(templates)) == len(templates)
     for made in bank.kernels:
         assert all(idea.made in bank.kernels for idea in bank.ideas(made))
+
+
+def child(tree: Tree, parent: Node, kernel: Kernel | None, reward: float | None = None) -> Node:
+    """A child of `parent`, settled where a reward is given."""
+    node = tree.add(parent, kernel, Edit("e", "an edit"), prior=1.0, idea=None)
+    if reward is not None:
+        tree.settle(node, "ok", reward=reward)
+    return node
+
+
+def test_a_mean_tree_backs_up_the_mean_of_what_passed(ablation: ModuleType) -> None:
+    """Rewards 0 over .4 (over .8 and a failure) and -.2: the means are .6 and .25; one may fall."""
+    start = ablation.drawn_world("plain", 0).task.baseline
+    tree = ablation.SWITCHES["mean backup"].tree(start)
+    tree.settle(tree.root, "ok", reward=0.0)
+    first = child(tree, tree.root, start, 0.4)
+    deep = child(tree, first, start, 0.8)
+    tree.settle(child(tree, first, start), "failed")
+    child(tree, tree.root, start, -0.2)
+    assert (first.value, tree.root.value) == pytest.approx((0.6, 0.25))
+    tree.settle(deep, "ok", reward=0.0)
+    assert (first.value, tree.root.value) == pytest.approx((0.2, 0.05))
+
+
+def test_templates_kept_apart_share_no_node_but_with_a_sibling(ablation: ModuleType) -> None:
+    """By another parent an equal template is a node with the twin's reward; a sibling repeats."""
+    start = ablation.drawn_world("plain", 0).task.baseline
+    tree = ablation.SWITCHES["transpositions off"].tree(start)
+    tree.settle(tree.root, "ok", reward=0.0)
+    made = replace(start, source="start 1a 2b")
+    twin = child(tree, child(tree, tree.root, replace(start, source="start 1a"), 0.1), made, 0.3)
+    other = child(tree, tree.root, replace(start, source="start 2b"), 0.2)
+    apart, again = child(tree, other, made), child(tree, other, made)
+    tree.share(apart, twin)
+    assert (apart.state, apart.reward, len(twin.parents)) == ("ok", 0.3, 1)
+    tree.share(again, twin)
+    assert (again.state, other.passed, other.lost) == ("repeated", 1, 1)
+
+
+def test_workers_change_the_order_of_verdicts_and_in_order_mode_nothing_else(
+    ablation: ModuleType,
+) -> None:
+    """16 workers of drawn speed give the run of one, sooner; without order they give another."""
+    runs = {
+        (order, workers): ablation.search(
+            ablation.drawn_world("plain", 1),
+            Policy(stop_within=0.0, order=order),
+            decisions=40,
+            seed=1,
+            workers=workers,
+        )
+        for order, workers in ((True, 1), (True, 16), (False, 16))
+    }
+    one, ordered, live = runs.values()
+    assert one.statuses == ordered.statuses
+    assert one.proposals == ordered.proposals != live.proposals
+    assert len(live.statuses) == 40
+    assert live.elapsed < ordered.elapsed < one.elapsed / 2
