@@ -5,8 +5,10 @@ References run on the host, before any launch of the kernel they judge, on read-
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,8 @@ from ptxsearch.toolchain import CompileFailure
 
 _UNKNOWN_TOLERANCE = 1e-5
 _BASELINE_SECONDS = 60.0
+_BIG = 1 << 20
+_THREADS = min(4, len(os.sched_getaffinity(0)))
 # What a reference may raise: its author's mistakes, each reported as the task's.
 _MISTAKES = (
     ArithmeticError, AssertionError, AttributeError, BufferError, ImportError, LookupError,
@@ -253,12 +257,34 @@ class References:
         """The set of `workload`; its inputs are in `Expected.inputs`."""
         key = (workload.name, seed, distribution)
         if key not in self._kept:
-            inputs = make_inputs(self.task, workload, seed=seed, distribution=distribution)
-            self._kept[key] = expected(self.task, workload, inputs, measure=self._measure)
-            while len(self._kept) > 1 and self._held() > self._limit:
-                self._kept.popitem(last=False)
+            self._keep(key, self._made(workload, seed, distribution))
         self._kept.move_to_end(key)
         return self._kept[key]
+
+    def prepare(self, workload: Workload, sets: Sequence[tuple[int, str]]) -> None:
+        """Make those of the (seed, distribution) sets that are missing, big ones side by side.
+
+        Nothing is done where they would not all be kept.
+        """
+        missing = [pair for pair in sets if (workload.name, *pair) not in self._kept]
+        if len(missing) < 2 or self._measure is not None or workload.elements < _BIG:
+            return
+        first = self.get(workload, *missing[0])
+        if first.nbytes * len(sets) > self._limit:
+            return
+        with ThreadPoolExecutor(min(len(missing) - 1, _THREADS)) as pool:
+            made = pool.map(lambda pair: self._made(workload, *pair), missing[1:])
+            for pair, expect in zip(missing[1:], made, strict=True):
+                self._keep((workload.name, *pair), expect)
+
+    def _made(self, workload: Workload, seed: int, distribution: str) -> Expected:
+        inputs = make_inputs(self.task, workload, seed=seed, distribution=distribution)
+        return expected(self.task, workload, inputs, measure=self._measure)
+
+    def _keep(self, key: tuple[str, int, str], expect: Expected) -> None:
+        self._kept[key] = expect
+        while len(self._kept) > 1 and self._held() > self._limit:
+            self._kept.popitem(last=False)
 
     def _held(self) -> int:
         return sum(kept.nbytes for kept in self._kept.values())

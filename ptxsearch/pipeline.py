@@ -214,7 +214,10 @@ class Pipeline:
                 case.task.name + case.task.digest,
                 References(case.task, measure=run, limit=self._memory),
             )
-        for seed, distribution in standard_sets(case.task, workload, seed=self.seed):
+        sets = standard_sets(case.task, workload, seed=self.seed)
+        with self._lock:
+            references.prepare(workload, sets)
+        for seed, distribution in sets:
             with self._lock:
                 expected = references.get(workload, seed, distribution)
             yield expected

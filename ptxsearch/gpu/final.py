@@ -140,7 +140,7 @@ def certify_task(
     *,
     toolchain: str = "",
     seed: int = 0,
-    memory: int = 4 << 30,
+    memory: int = 12 << 30,
 ) -> dict[str, Certificate] | Failure:
     """A certificate for each timed workload of a task, the finalists checked on fresh inputs first.
 
@@ -153,7 +153,9 @@ def certify_task(
         known: list[Expected] = []
         for workload in dict.fromkeys((task.smallest.name, timed.name)):
             where = next(w for w in task.workloads if w.name == workload)
-            known += [references.get(where, *w) for w in standard_sets(task, where, seed=seed)]
+            sets = standard_sets(task, where, seed=seed)
+            references.prepare(where, sets)
+            known += [references.get(where, *pair) for pair in sets]
         failure = _checked(device, task, [*finalists, baseline], known)
         if failure is not None:
             return failure
