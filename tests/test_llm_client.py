@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ import pytest
 from ptxsearch.errors import ProviderError, ProviderPaused, UsageError
 from ptxsearch.llm import from_spec
 from ptxsearch.llm.client import OpenAIModel, Settings
-from ptxsearch.llm.prices import Price, load_prices, price_of
+from ptxsearch.llm.prices import Price, bundled, load_prices, price_of
 from ptxsearch.llm.retry import Patience
 from ptxsearch.reply import PLAN_SCHEMA
 from ptxsearch.testing import Answer, LLMConformance, Loopback
 
+DATA = Path(__file__).parent / "data" / "llm"
 ASK = [{"role": "system", "content": "You answer."}, {"role": "user", "content": "Why?"}]
 TABLE = {"test-model": Price(input=2.0, cached=0.5, output=8.0, context=1000)}
 
@@ -234,17 +237,43 @@ def test_a_missing_key_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
         assert OpenAIModel("any").complete(ASK, max_tokens=8).text == "fine"
 
 
-def test_prices_match_the_longest_name(tmp_path: Any) -> None:
+def test_a_version_of_a_model_has_its_price_and_a_successor_has_none(tmp_path: Any) -> None:
     """A dated or prefixed name finds its model; an unknown one is marked, not guessed."""
     assert price_of("gpt-4o-mini-2024-07-18").input == 0.15
+    assert price_of("gemini-2.5-pro-preview-05-06").output == 10
+    assert price_of("claude-haiku-4-5-20251001").input == 1
     assert price_of("openai/GPT-5-pro").api == "responses"
-    assert not price_of("llama-3.1-8b").known
+    for unknown in ("llama-3.1-8b", "gpt-5.9", "claude-opus-5-9", "gpt-4o-audio-preview"):
+        assert not price_of(unknown).known
     path = tmp_path / "prices.yaml"
-    path.write_text("llama: {input: 0.1, output: 0.2}\n")
-    assert price_of("llama-3.1-8b", load_prices(path)).output == 0.2
+    path.write_text("llama-3.1-8b: {input: 0.1, output: 0.2}\n")
+    assert price_of("meta/llama-3.1-8b-latest", load_prices(path)).output == 0.2
     path.write_text("llama: {input: cheap}\n")
     with pytest.raises(UsageError, match="input of llama is 'cheap'"):
         load_prices(path)
+
+
+def test_the_bundled_prices_are_those_of_a_public_table() -> None:
+    """Every entry agrees with the row of a package that collects what providers publish."""
+    rows = json.loads((DATA / "prices.json").read_text())
+    assert {name.rsplit("/", 1)[-1] for name in rows} == set(bundled())
+    for name, row in rows.items():
+        price = price_of(name)
+        dollars = {"input": row["input_cost_per_token"], "output": row["output_cost_per_token"]}
+        dollars["cached"] = row.get("cache_read_input_token_cost", dollars["input"])
+        for field, cost in dollars.items():
+            assert getattr(price, field) == pytest.approx(cost * 1e6), name
+        assert (price.context, price.answer) == (row["max_input_tokens"], row["max_output_tokens"])
+        assert price.api == ("responses" if row["mode"] == "responses" else "chat")
+
+
+def test_an_answer_longer_than_the_model_writes_is_not_asked_for() -> None:
+    """The longest answer of the price table is checked before a request."""
+    table = {"test-model": Price(answer=100)}
+    with Loopback([]) as server:
+        llm = OpenAIModel("test-model", base_url=server.url, settings=Settings(prices=table))
+        with pytest.raises(ProviderError, match="writes at most 100"):
+            llm.complete(ASK, max_tokens=101)
 
 
 def test_a_users_price_table_is_named_by_the_environment(
@@ -252,7 +281,7 @@ def test_a_users_price_table_is_named_by_the_environment(
 ) -> None:
     """PTXSEARCH_PRICES adds models to the bundled ones."""
     path = tmp_path / "prices.yaml"
-    path.write_text("mine: {input: 3.0, output: 5.0}\n")
+    path.write_text("mine-7b: {input: 3.0, output: 5.0}\n")
     monkeypatch.setenv("PTXSEARCH_PRICES", str(path))
     mine = OpenAIModel("mine-7b", base_url="http://127.0.0.1:9/v1")
     assert mine.dollars(1_000_000, 1_000_000) == 8.0

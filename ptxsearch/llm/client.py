@@ -119,6 +119,12 @@ class OpenAIModel:
         )
 
     def _preflight(self, messages: Sequence[Message], max_tokens: int) -> None:
+        longest = self.price.answer
+        if longest is not None and max_tokens > longest:
+            raise ProviderError(
+                f"answers of {max_tokens} tokens, {self.model} writes at most {longest}",
+                f"set max_tokens of the policy to {longest} or less",
+            )
         size = sum(len(message["content"].encode()) for message in messages)
         context = self.price.context
         if context is not None and size // _BYTES_PER_TOKEN + max_tokens > context:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,19 +16,22 @@ import yaml
 from ptxsearch.errors import UsageError
 
 _MILLION = 1e6
+_VERSION = re.compile(r"([-@](\d{4}(-?\d\d){0,2}|\d\d-\d\d|latest|preview|exp))*")
 
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars for a million tokens; `context` in tokens, None where unknown.
+    """US dollars for a million tokens; `context` and `answer`, the longest of each, in tokens.
 
-    `known` is False for a model that no table names: its dollars are 0 and cannot be capped.
+    Either is None where unknown. `known` is False for a model that no table names: its dollars are
+    0 and cannot be capped.
     """
 
     input: float = 0.0
     cached: float = 0.0
     output: float = 0.0
     context: int | None = None
+    answer: int | None = None
     api: Literal["chat", "responses"] = "chat"
     known: bool = True
 
@@ -42,10 +46,17 @@ UNKNOWN = Price(known=False)
 
 
 def price_of(model: str, table: Mapping[str, Price] | None = None) -> Price:
-    """The price of the longest name that `model` starts with; UNKNOWN where none does."""
+    """The price of the model that `model` names or is a version of; UNKNOWN where there is none.
+
+    A successor (gpt-5.9 of gpt-5) is another model: no price is better than a guessed one.
+    """
     known = bundled() if table is None else table
     name = model.rsplit("/", 1)[-1].lower()
-    matches = [prefix for prefix in known if name.startswith(prefix)]
+    matches = [
+        prefix
+        for prefix in known
+        if name.startswith(prefix) and _VERSION.fullmatch(name, len(prefix))
+    ]
     return known[max(matches, key=len)] if matches else UNKNOWN
 
 
@@ -78,10 +89,10 @@ def _table(data: Any, where: str) -> dict[str, Price]:
 
 
 def _price(name: str, row: Any, where: str) -> Price:
-    allowed = {"input", "cached", "output", "context", "api"}
+    allowed = {"input", "cached", "output", "context", "answer", "api"}
     if not isinstance(row, Mapping) or not set(row) <= allowed or "input" not in row:
         raise UsageError(f"{where}: {name} has the fields {row!r}", _EXAMPLE)
-    for field in ("input", "cached", "output", "context"):
+    for field in ("input", "cached", "output", "context", "answer"):
         value = row.get(field, 0)
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise UsageError(f"{where}: {field} of {name} is {value!r}", "give a number from 0 up")
