@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from ptxsearch.errors import StoreError, ToolchainError
 from ptxsearch.gpu import tool
+from ptxsearch.plural import plural
 from ptxsearch.record import SCHEMA, Record
 from ptxsearch.store import SQLiteStore, on_network_file_system
 from ptxsearch.toolchain import Compiled, cache_folder, compile_kernel, driver_version
@@ -250,7 +251,7 @@ def _language_model(environment: Mapping[str, str], model: str) -> Check:
         known = ", ".join(sorted(names)[:5]) or "none"
         return Check("language model", "missing", f"{address} has no {model}; it has {known}",
                      "name one of the models that the server has")  # fmt: skip
-    return Check("language model", "ok", f"{address} answers, {len(names)} models")
+    return Check("language model", "ok", f"{address} answers, {plural(len(names), 'model')}")
 
 
 def _models(address: str, key: str) -> tuple[set[str], str]:
@@ -277,7 +278,7 @@ def _store(path: Path) -> Check:
             events = sum(1 for _ in opened.events())
     except StoreError as error:
         return Check("store", "missing", error.message, error.remedy)
-    found = f"{path}: {events} events, hash chain whole"
+    found = f"{path}: {plural(events, 'event')}, hash chain whole"
     if on_network_file_system(path):
         return Check("store", "warning", f"{found}, on a network file system",
                      "keep it on a local disk where it is slow")  # fmt: skip

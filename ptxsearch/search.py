@@ -25,6 +25,7 @@ from ptxsearch.budget import Budget, Spend
 from ptxsearch.errors import UsageError
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Edit, Kernel, Proposal
+from ptxsearch.plural import plural
 from ptxsearch.policy import Policy
 from ptxsearch.progress import Caps
 from ptxsearch.protocols import PayingProposer, Proposer, Store
@@ -163,7 +164,7 @@ class Search(Run):
             return "done", f"within {self.policy.stop_within:.0%} of what is attainable"
         quiet = progress.trials[-1].id - best.id
         if self.policy.stagnation is not None and quiet >= self.policy.stagnation:
-            return "done", f"no better kernel in {quiet} decisions"
+            return "done", f"no better kernel in {plural(quiet, 'decision')}"
         return None
 
     def _baseline_passed(self) -> bool:

@@ -170,7 +170,7 @@ def server() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("path", "key", "model", "state", "words"),
     [
-        ("/v1", "good", "", "ok", "1 models"), ("/v1/", "good", "tiny", "ok", "answers"),
+        ("/v1", "good", "", "ok", "1 model"), ("/v1/", "good", "tiny", "ok", "answers"),
         ("/v1", "good", "huge", "missing", "has no huge; it has tiny"),
         ("/v1", "bad", "", "missing", "answered 401"),
         ("/other", "good", "", "missing", "did not answer as an OpenAI server"),

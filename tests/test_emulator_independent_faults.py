@@ -201,6 +201,6 @@ def test_word_written_between_views() -> None:
     report = launch(name, 1, 160, x, undefined(y), i32(128))
     (note,) = report.notes
     assert report.status == "ok"
-    assert note.startswith("4 bytes were written outside every argument")
+    assert note.startswith("4 bytes written outside every argument")
     assert "byte 512 from the start of gap_written_param_1" in note
     assert launch(name, 1, 120, x, undefined(y), i32(128)).notes == ()

@@ -12,6 +12,7 @@ from ptxsearch.emulator.halt import Refused
 from ptxsearch.emulator.memory import Allocation, Memory
 from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.program import Program
+from ptxsearch.plural import plural
 from ptxsearch.ptx.syntax import Variable
 
 
@@ -97,7 +98,8 @@ def parameter_block(
         raise Refused(f"args is a {type(arguments).__name__}; pass a list or a mapping")
     if len(arguments) != len(parameters):
         raise Refused(
-            f"{program.entry.name} takes {len(parameters)} arguments, got {len(arguments)}"
+            f"{program.entry.name} takes {plural(len(parameters), 'argument')}, "
+            f"got {len(arguments)}"
         )
     named = isinstance(arguments, Mapping)
     pairs = (
@@ -118,7 +120,8 @@ def parameter_block(
             raw = _scalar(label, argument, parameter)
         if len(raw) != parameter.size:
             raise Refused(
-                f"argument {label}: the parameter takes {parameter.size} bytes, got {len(raw)}"
+                f"argument {label}: the parameter takes {plural(parameter.size, 'byte')}, "
+                f"got {len(raw)}"
             )
         block[start : start + len(raw)] = np.frombuffer(raw, np.uint8)
     return block, views

@@ -18,6 +18,7 @@ from ptxsearch.emulator.ordering import TID_MASK
 from ptxsearch.emulator.origins import Near, Origins
 from ptxsearch.emulator.report import Fault, Triple
 from ptxsearch.emulator.shadow import Shadow
+from ptxsearch.plural import plural
 from ptxsearch.ptx.syntax import Instruction
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ class Findings(Origins):
             offset=address - start if name else None,
             size=target.size,
             count=count,
-            message=f"{verb} {target.size} bytes at {address:#x}{place}, outside every object",
+            message=f"{verb} {plural(target.size, 'byte')} at {address:#x}{place}, "
+            "outside every object",
         )
         self.add(chunk, target.instruction, lane, fault)
         raise Halt
@@ -194,7 +196,7 @@ class Findings(Origins):
             size=target.size,
             count=count,
             message=(
-                f"{target.size} bytes at {address:#x}, {place}: "
+                f"{plural(target.size, 'byte')} at {address:#x}, {place}: "
                 f"the address must be a multiple of {target.size}"
             ),
         )

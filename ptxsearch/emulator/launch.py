@@ -26,6 +26,7 @@ from ptxsearch.emulator.report import Fault, Report, Unsupported
 from ptxsearch.emulator.setting import Setting
 from ptxsearch.emulator.shadow import Shadow
 from ptxsearch.emulator.synchron import Synchron
+from ptxsearch.plural import plural
 
 if TYPE_CHECKING:
     from ptxsearch.emulator.arguments import View
@@ -158,8 +159,8 @@ class Launch(Findings):
                 first = int(left.argmax())
                 name, start = self.view_at(allocation, allocation.base + first)
                 self.notes[f"{verb} outside {name}"] = (
-                    f"{int(np.count_nonzero(left))} bytes were {verb} outside every argument, the "
-                    f"first at byte {allocation.base + first - start} from the start of {name}"
+                    f"{plural(int(np.count_nonzero(left)), 'byte')} {verb} outside every argument, "
+                    f"the first at byte {allocation.base + first - start} from the start of {name}"
                 )
 
     def _run_chunks(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ptxsearch.budget import Budget
 from ptxsearch.llm.prices import Price, price_of
+from ptxsearch.plural import plural
 from ptxsearch.protocols import LLM
 
 # Estimates for the bundled tasks' prompts; a repair sends its conversation again.
@@ -26,8 +27,8 @@ def preview(llm: LLM | str, budget: Budget) -> str:
             cost = f"about ${price.dollars(calls * _ASKED, calls * _ANSWERED):.2f}"
         else:
             cost = "no price known (cap tokens, or add the model to a price table)"
-        lines.append(f"{name}: about {calls} calls, {tokens:,} tokens, {cost}")
-    caps = [f"{budget.tokens:,} tokens"] if budget.tokens is not None else []
+        lines.append(f"{name}: about {plural(calls, 'call')}, {tokens:,} tokens, {cost}")
+    caps = [plural(budget.tokens, "token")] if budget.tokens is not None else []
     caps += [f"${budget.dollars:.2f}"] if budget.dollars is not None else []
     if lines:
         lines[-1] += f"; capped at {' and '.join(caps)}" if caps else "; not capped"

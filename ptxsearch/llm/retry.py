@@ -13,6 +13,7 @@ import openai
 import tenacity
 
 from ptxsearch.errors import ProviderPaused
+from ptxsearch.plural import plural
 
 T = TypeVar("T")
 _PASSING = (
@@ -68,7 +69,8 @@ def patiently(request: Callable[[], T], patience: Patience) -> T:
         if not passes(error):
             raise
         raise ProviderPaused(
-            f"the model's server did not answer in {patience.attempts} attempts ({say(error)})",
+            f"the model's server did not answer in {plural(patience.attempts, 'attempt')} "
+            f"({say(error)})",
             "run the same command again later; with a store nothing is lost",
         ) from error
 

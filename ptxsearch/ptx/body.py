@@ -269,7 +269,8 @@ class Body:
         text = self.tokens.texts[start][:60]
         if not least <= len(operands) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            self.tokens.fail(f"'{text}' takes {wanted} operands, got {len(operands)}", start)
+            noun = "operand" if wanted == "1" else "operands"
+            self.tokens.fail(f"'{text}' takes {wanted} {noun}, got {len(operands)}", start)
         place = MEMORY_OPERAND.get(opcode)
         if place is not None and not isinstance(operands[place], Address):
             which = "first" if place == 0 else "second"

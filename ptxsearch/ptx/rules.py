@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ptxsearch.arch import ARCHES, Arch
+from ptxsearch.plural import plural
 from ptxsearch.ptx.alignment import misaligned
 from ptxsearch.ptx.directives import idle_directives
 from ptxsearch.ptx.finding import Finding
@@ -97,8 +98,8 @@ def _arguments(entry: Function, launch: LaunchFacts, sizes: Mapping[str, int]) -
         yield Finding(
             "arguments",
             entry.line,
-            f"entry '{entry.name}' takes {len(entry.params)} parameters, its launch gives "
-            f"{len(launch.args)}; list one argument for each parameter in order",
+            f"entry '{entry.name}' takes {plural(len(entry.params), 'parameter')}, its launch "
+            f"gives {len(launch.args)}; list one argument for each parameter in order",
         )
         return
     for position, (param, argument) in enumerate(zip(entry.params, launch.args, strict=True)):
@@ -124,7 +125,7 @@ def _mismatch(param: Variable, argument: str | int, sizes: Mapping[str, int]) ->
     if wanted is None or wanted == param.size:
         return ""
     return (
-        f"has {param.size} bytes, its argument '{argument}' {wanted}; "
+        f"has {plural(param.size, 'byte')}, its argument '{argument}' {wanted}; "
         "match the order and the types of the launch's arguments"
     )
 
