@@ -67,7 +67,9 @@ def optimize(
         )
         attach(search, evaluator)
         result = drive(search, evaluator, workers=workers or 1, on_trial=on_trial)
-        return result if result.state == "interrupted" else certified(result, task, evaluator)
+        if result.state == "interrupted":
+            return result
+        return _with_cubin(certified(result, task, evaluator), evaluator)
     finally:
         if isinstance(opened, SQLiteStore) and opened is not store:
             opened.close()
@@ -190,7 +192,13 @@ def drive(
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     _report(search, heard, on_trial)
-    return _with_cubin(search.result(), evaluator)
+    result = search.result()
+    # A run that ends early holds results that no decision has seen.
+    seen = {trial.id for trial in search.progress.trials}
+    for trial in result.trials:
+        if on_trial is not None and trial.id not in seen:
+            on_trial(trial)
+    return _with_cubin(result, evaluator)
 
 
 def _judge(search: Search, evaluator: Evaluator, proposal: Proposal) -> Evaluation:

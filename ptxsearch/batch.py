@@ -82,7 +82,10 @@ class Run(Record):
 
 @dataclass(frozen=True)
 class Row(Record):
-    """One line of the summary; seconds are nan-free: None where nothing passed."""
+    """One line of the summary; seconds are nan-free: None where nothing passed.
+
+    `passed` of the `trials` passed: the baseline and known kernels are neither.
+    """
 
     task: str
     policy: str
@@ -182,7 +185,7 @@ def _row(run: Run, result: Result) -> Row:
         state=result.state,
         reason=result.reason,
         trials=result.spend.trials,
-        passed=sum(trial.evaluation.ok for trial in result.trials),
+        passed=sum(trial.charged and trial.evaluation.ok for trial in result.trials),
         baseline_seconds=baseline.seconds if baseline is not None and timed else None,
         best_seconds=result.best.seconds if result.best is not None else None,
         speedup=result.speedup,

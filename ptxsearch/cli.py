@@ -26,8 +26,10 @@ from ptxsearch.errors import PtxsearchError, UsageError
 from ptxsearch.exchange import answer_batch, ask_file, tell_file
 from ptxsearch.kernelfile import read_kernel
 from ptxsearch.llm import preview
+from ptxsearch.plural import plural
 from ptxsearch.taskfile import bundled, load_task, locate
 from ptxsearch.tasklint import lint as lint_task
+from ptxsearch.trial import Trial
 from ptxsearch.verification import verify as verify_result
 
 app = typer.Typer(
@@ -44,7 +46,7 @@ Arch = Annotated[str | None, typer.Option(help="architecture to emulate, such as
 Llm = Annotated[str | None, typer.Option(help="openai:MODEL or replay:STORE; default: menu only")]
 PolicyName = Annotated[str, typer.Option(help="a shipped policy or a YAML file")]
 Seed = Annotated[int, typer.Option(help="seed of the run")]
-Trials = Annotated[int | None, typer.Option(help="most trials")]
+Trials = Annotated[int | None, typer.Option(help="most trials; free ones are not counted")]
 Tokens = Annotated[int | None, typer.Option(help="most tokens")]
 Dollars = Annotated[float | None, typer.Option(help="most US dollars")]
 Wall = Annotated[float | None, typer.Option(help="most seconds on the clock")]
@@ -90,6 +92,12 @@ def optimize(
     console.announce(screen, wanted, evaluator, store)
     if llm is not None and (costs := preview(llm, budget)):
         screen.print(costs, markup=False)
+    shown: list[Trial] = []
+
+    def on_trial(trial: Trial) -> None:
+        shown.append(trial)
+        console.show_trial(screen, trial)
+
     result = api.optimize(
         wanted,
         llm,
@@ -99,14 +107,14 @@ def optimize(
         store=store,
         seed=seed,
         workers=workers,
-        on_trial=lambda trial: console.show_trial(screen, trial),
+        on_trial=on_trial,
     )
     folder = None
     if result.best is not None and (out is not None or not as_json):
         folder = out or Path("runs") / wanted.name.replace("/", "_")
         result.best.export(folder)
         result.save(folder / "result.json")
-    console.show_result(screen, result, folder, store)
+    console.show_result(screen, result, shown=shown, folder=folder, store=store)
     if as_json:
         _print_json(result.to_dict())
     if result.state == "interrupted":
@@ -132,7 +140,7 @@ def evaluate(
     evaluator = make_evaluator(device, arch=arch)
     if batch is not None:
         count = answer_batch(wanted, batch, out, evaluator)
-        _err.print(f"{count} results added to {out}")
+        _err.print(f"{plural(count, 'result')} added to {out}")
         return
     if kernel is None:
         raise UsageError("neither a kernel nor --batch", "give a kernel file")
@@ -325,7 +333,7 @@ def tell(
     if as_json:
         _print_json(told.to_dict())
         return
-    _err.print(f"{told.accepted} results told, {len(told.refused)} refused")
+    _err.print(f"{plural(told.accepted, 'result')} told, {len(told.refused)} refused")
     for line in told.refused:
         _err.print(f"  {line}")
 

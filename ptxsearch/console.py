@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from rich.text import Text
 from ptxsearch.batch import Row
 from ptxsearch.doctor import Check
 from ptxsearch.emulator.report import Report
-from ptxsearch.evaluation import Evaluation
+from ptxsearch.evaluation import NEVER_CHARGED, Evaluation
 from ptxsearch.pipeline import Pipeline
+from ptxsearch.plural import plural
 from ptxsearch.protocols import Evaluator
 from ptxsearch.tasklint import Complaint
 from ptxsearch.tasks import Task
@@ -52,12 +54,43 @@ def show_trial(screen: Console, trial: Trial) -> None:
         soft_wrap=True,
     )
     what = f"{trial.proposal.edit.strategy}: {trial.proposal.edit.summary}"
-    screen.print(what[:100], markup=False, soft_wrap=True)
+    free = "" if trial.charged else f"  (free: {_free(trial)})" if trial.id else "  (free)"
+    screen.print(f"{what[:100]}{free}", markup=False, soft_wrap=True)
 
 
-def show_result(screen: Console, result: Result, folder: Path | None, store: Path | None) -> None:
-    """Where the run ended: the best kernel, its speedup, its files."""
-    screen.print(f"\n{result.state}: {result.reason}; {result.spend.trials} trials", markup=False)
+def _free(trial: Trial) -> str:
+    """Why an evaluation is no trial of the budget."""
+    status = trial.evaluation.status
+    if trial.id == 0:
+        return "baseline"
+    if status == "NO_KERNEL":
+        return "empty answer"
+    return "unjudged kernel" if status in NEVER_CHARGED else "known kernel"
+
+
+def _counted(result: Result, shown: Sequence[Trial]) -> str:
+    """The trials of a run, the free evaluations beside them, and how many came earlier."""
+    text = plural(result.spend.trials, "trial")
+    numbers = {trial.id for trial in shown}
+    earlier = sum(trial.charged and trial.id not in numbers for trial in result.trials)
+    if earlier:
+        text += f", {earlier} of them before this start"
+    free = Counter(_free(trial) for trial in result.trials if not trial.charged)
+    kinds = [plural(count, kind) for kind, count in free.items()]
+    return f"{text}; free: {', '.join(kinds)}" if kinds else text
+
+
+def show_result(
+    screen: Console,
+    result: Result,
+    *,
+    shown: Sequence[Trial],
+    folder: Path | None,
+    store: Path | None,
+) -> None:
+    """Where the run ended: the best kernel, its speedup, its files; `shown` were its lines."""
+    end = f"\n{result.state}: {result.reason}; {_counted(result, shown)}"
+    screen.print(end, markup=False, soft_wrap=True)
     if result.best is None or result.baseline is None:
         screen.print("no kernel passed, the baseline included", markup=False)
         if result.baseline is not None:
@@ -89,8 +122,9 @@ def show_evaluation(screen: Console, verdict: Evaluation) -> None:
         screen.print(f"{name}: {microseconds(timing.median)} {verdict.source}", markup=False)
     for entry, took in verdict.resources.items():
         screen.print(
-            f"{entry}: {took.registers} registers, {took.static_shared} bytes shared, "
-            f"{took.spill_stores + took.spill_loads} bytes spilled",
+            f"{entry}: {plural(took.registers, 'register')}, "
+            f"{plural(took.static_shared, 'byte')} shared, "
+            f"{plural(took.spill_stores + took.spill_loads, 'byte')} spilled",
             markup=False,
         )
     for fault in verdict.faults:
@@ -114,7 +148,9 @@ def show_complaints(screen: Console, task: Task, found: Sequence[Complaint]) -> 
     for complaint in found:
         screen.print(f"{complaint.severity}: {complaint.rule}: {complaint.message}", markup=False)
     errors = sum(complaint.severity == "error" for complaint in found)
-    verdict = "can judge kernels" if not errors else f"cannot judge kernels: {errors} errors"
+    verdict = (
+        "can judge kernels" if not errors else f"cannot judge kernels: {plural(errors, 'error')}"
+    )
     screen.print(f"{task.name} {verdict}", markup=False)
 
 
@@ -132,8 +168,8 @@ def show_row(screen: Console, row: Row) -> None:
     """One run of a batch."""
     best = microseconds(row.best_seconds) if row.best_seconds is not None else "-"
     screen.print(
-        f"{row.task} {row.policy} {row.model} seed {row.seed}: {row.state}, {row.trials} trials, "
-        f"best {best}, {row.speedup:.2f}x",
+        f"{row.task} {row.policy} {row.model} seed {row.seed}: {row.state}, "
+        f"{plural(row.trials, 'trial')}, {row.passed} passed, best {best}, {row.speedup:.2f}x",
         markup=False,
         soft_wrap=True,
     )

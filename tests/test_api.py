@@ -117,9 +117,11 @@ def test_exported_launches_are_plain_numbers(tmp_path: Path) -> None:
     (launch,) = full["launches"]
     values = document["values"]
     assert launch["grid"][0] == -(-8192 // (values["TX"] * values["VEC"]))
-    assert full["params"][0] == {
-        "name": "x", "role": "in", "dtype": "f32", "shape": [8192, 8192],
+    assert full["arrays"][0] == {
+        "name": "x", "role": "in", "dtype": "f32", "numpy": "f4", "shape": [8192, 8192],
     }  # fmt: skip
+    assert full["scalars"][0]["ctype"] == "c_int32"
+    assert full["scalars"][0]["value"] == 8192
 
 
 def test_verify_names_what_changed() -> None:
@@ -197,6 +199,24 @@ def test_interrupt_ends_with_the_best_so_far() -> None:
     assert result.best is not None
 
 
+def test_an_interrupted_run_has_told_of_every_trial_it_counts() -> None:
+    """In order mode the last results are seen by no decision, and `on_trial` hears of them."""
+
+    class Interrupting(ToyEvaluator):
+        def evaluate(self, task: Any, kernel: Kernel, **rest: Any) -> Evaluation:
+            if self.asked == 5:
+                raise KeyboardInterrupt
+            return super().evaluate(task, kernel, **rest)
+
+    policy = ptxsearch.Policy(window=8)
+    search = Search(toy_task(), proposers=[ToyProposer()], policy=policy)
+    told: list[Trial] = []
+    result = ptxsearch.api.drive(search, Interrupting(), on_trial=told.append)
+    assert [trial.id for trial in told] == [0, 1, 2, 3, 4]
+    assert tuple(told) == result.trials
+    assert result.spend.trials == sum(trial.charged for trial in told)
+
+
 def test_infra_is_retried() -> None:
     """A machine's fault is tried again before it is recorded."""
 
@@ -223,6 +243,11 @@ def test_batch_is_resumable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     suite, evaluator = run_toy_batch(tmp_path, monkeypatch)
     rows = run_suite(suite, tmp_path, evaluator=evaluator)
     assert len(rows) == 8
+    for row in rows:
+        name = f"{row.task}-{row.policy}-menu-{row.seed}.json"
+        trials = [t for t in json.loads((tmp_path / name).read_text())["trials"] if t["charged"]]
+        assert row.trials == len(trials)
+        assert row.passed == sum(trial["evaluation"]["status"] == "OK" for trial in trials)
     asked = evaluator.asked
     assert run_suite(suite, tmp_path, evaluator=evaluator) == rows
     assert evaluator.asked == asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -64,6 +65,20 @@ def test_optimize_writes_a_result(run: Run, tmp_path: Path) -> None:
     assert "kernel.cubin" in exported.stdout
     verified = run("verify", str(tmp_path / "out" / "result.json"))
     assert "agrees" in verified.stdout
+
+
+def test_the_lines_of_a_run_are_the_trials_it_counts(run: Run, tmp_path: Path) -> None:
+    """Every line is a trial or marked free, before and after a resume; the last line agrees."""
+    command = ["optimize", "level1/saxpy", "--device", "emulated", "--store", str(tmp_path / "s")]
+    counted = []
+    for most in ("4", "6"):
+        lines = run(*command, "--trials", most).stdout.splitlines()
+        trials = [line for line in lines if re.match(r" *\d+  \w", line)]
+        counted.append(sum("(free" not in line for line in trials))
+        last = next(line for line in lines if line.startswith("budget: trials spent"))
+        assert f"; {most} trials" in last
+    assert counted == [4, 2]
+    assert "6 trials, 4 of them before this start; free: 1 baseline" in last
 
 
 @pytest.mark.parametrize(
