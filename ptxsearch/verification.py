@@ -1,19 +1,24 @@
 """A stored result run again: what agrees, what differs, and what changed in between.
 
-The winning kernel is judged from scratch by every gate, timed beside the baseline. A task that
-changed is refused; a changed toolchain or device is named, because it explains a difference.
+The winning kernel is judged from scratch by every gate, timed beside the baseline; on a GPU the
+final examination is made again too. A task that changed is refused; a changed toolchain or device
+is named, because it explains a difference.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from ptxsearch.certification import certificates, is_certifying
 from ptxsearch.config import make_evaluator
 from ptxsearch.errors import RecordingError
-from ptxsearch.evaluation import Evaluation
+from ptxsearch.evaluation import Evaluation, Failure
+from ptxsearch.gpu.final import Certificate, differences
 from ptxsearch.protocols import Device, Evaluator
 from ptxsearch.record import Record
 from ptxsearch.taskfile import load_task
@@ -62,7 +67,57 @@ def verify(
     before = found.best.evaluation
     evaluator = make_evaluator(device if device is not None else _device_of(before))
     now = evaluator.evaluate(wanted, found.best.kernel, baseline=wanted.baseline)
-    return compare(before, now)
+    stored = before.evidence.get("final", {})
+    if not now.ok or not is_certifying(evaluator) or set(stored) != set(before.times):
+        return compare(before, now)
+    fresh = certificates([found.best.kernel], wanted, evaluator)
+    if isinstance(fresh, Failure):
+        failed = f"the final examination fails: {fresh.message}"
+        return _joined(compare(before, now), differences=(failed,))
+    times = {name: certificate.timing for name, certificate in fresh.items()}
+    evidence = {**now.evidence, "final": {name: c.to_dict() for name, c in fresh.items()}}
+    now = replace(now, stage="final", times=times, evidence=evidence)
+    return _joined(compare(before, now), **_certified(stored, fresh))
+
+
+def _certified(
+    stored: Mapping[str, Any], fresh: Mapping[str, Certificate]
+) -> dict[str, tuple[str, ...]]:
+    """What two certificates agree and differ in beside the times, by workload."""
+    agreements, differing, drift = [], [], []
+    for name, certificate in fresh.items():
+        before = Certificate.from_dict(stored[name])
+        said = differences(before, certificate)
+        changed = [line for line in said if line.split()[0] in ("device", "driver", "toolchain")]
+        drift += [f"{name}: {line}" for line in changed]
+        differing += [f"{name}: {line}" for line in said if line not in changed]
+        if not said:
+            tools = ", ".join(f"{tool} {n}" for tool, n in certificate.findings.items())
+            agreements.append(
+                f"{name}: {certificate.speedup:.4g} times the baseline, was {before.speedup:.4g}; "
+                f"{certificate.launches} launches in {len(certificate.processes)} processes; "
+                f"findings: {tools or 'not examined'}"
+            )
+    return {
+        "agreements": tuple(agreements),
+        "differences": tuple(differing),
+        "drift": tuple(drift),
+    }
+
+
+def _joined(
+    found: Verification,
+    *,
+    agreements: tuple[str, ...] = (),
+    differences: tuple[str, ...] = (),
+    drift: tuple[str, ...] = (),
+) -> Verification:
+    return replace(
+        found,
+        agreements=found.agreements + agreements,
+        differences=found.differences + differences,
+        drift=found.drift + drift,
+    )
 
 
 def compare(before: Evaluation, now: Evaluation) -> Verification:

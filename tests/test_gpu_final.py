@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,12 +80,31 @@ def test_choice_and_report_use_different_rounds(device: CudaDevice) -> None:
     assert made["full"].speedup == pytest.approx(1.0, abs=0.01)
 
 
+def test_one_winner_over_all_timed_workloads(device: CudaDevice) -> None:
+    """Every workload's certificate is of the same kernel: the fastest by the geometric mean."""
+    task = replace(
+        twice(),
+        workloads=(
+            Workload("small", {"n": 64}),
+            Workload("half", {"n": 300}, timed=True),
+            Workload("full", {"n": 500}, timed=True),
+        ),
+    )
+    finalists = [built(seconds=9e-5), built(seconds=8e-5)]
+    made = certify_task(device, task, finalists, built(seconds=1e-4))
+    assert not isinstance(made, Failure), made
+    assert {name: c.winner for name, c in made.items()} == {"half": 1, "full": 1}
+    assert {name: c.workload for name, c in made.items()} == {"half": "half", "full": "full"}
+
+
 def test_wrong_finalist_is_a_failure(device: CudaDevice) -> None:
     """A finalist that writes nothing on fresh inputs gets no certificate."""
     failed = certify_task(device, twice(), [built("skip")], built())
     assert isinstance(failed, Failure)
     assert failed.status == "WRONG"
-    assert "finalist 0" in failed.message
+    assert "wrong on fresh inputs" in failed.message
+    assert failed.fault is not None
+    assert failed.fault.object.startswith("builts[0]")
 
 
 def certificate(**changes: object) -> Certificate:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from ptxsearch.gpu.device import CudaDevice
 from ptxsearch.record import Record
 from ptxsearch.tasks import Task, Workload
 
-__all__ = ["Certificate", "certify", "certify_task", "differences"]
+__all__ = ["Certificate", "certify_task", "differences"]
 
 PROCESSES = 5
 ROUNDS = 20
@@ -53,7 +53,7 @@ class Certificate(Record):
     Times are seconds. `speedup` is the baseline's time over the winner's in the same rounds with
     its 95 % interval; `warm` stands apart: caches warm, launches from a graph. `findings` counts
     compute-sanitizer's by tool (-1: the tool could not run), `problems` says what speaks against
-    the winner.
+    the winner, `faults` what forbids reporting it: launches that failed or left wrong outputs.
     """
 
     device: str
@@ -75,61 +75,7 @@ class Certificate(Record):
     counters: Counters | None = None
     profile: str = ""
     problems: tuple[str, ...] = ()
-
-
-def certify(
-    device: CudaDevice,
-    finalists: Sequence[Built],
-    baseline: Built,
-    *,
-    workload: Workload,
-    small: Workload,
-    wrong: Wrong,
-    toolchain: str = "",
-) -> Certificate | Failure:
-    """The certificate of the best finalist on a workload whose inputs `run` has seen.
-
-    `small` is the workload that compute-sanitizer runs, `wrong` says what is wrong with outputs
-    (empty: nothing). A Failure where a finalist fails while it is timed.
-    """
-    if not finalists:
-        raise UsageError("no finalist to certify", "give at least one kernel")
-    sampled = _sample(device, [*finalists, baseline], workload)
-    if isinstance(sampled, Failure):
-        return sampled
-    samples, launches = sampled
-    winner = int(np.argmin(np.median(samples[:, 0::2, :-1], axis=(0, 1))))
-    reported = samples[:, 1::2]
-    mine, base = reported[..., winner], reported[..., -1]
-    built = finalists[winner]
-    problems = _audited(device, winner, wrong)
-    stressed = _stress(device, built, workload, wrong)
-    warm = device.warm(built, workload)
-    counters = device.profile(built, workload)
-    assert device.last_profile is not None
-    findings = _findings(device, built, small)
-    logs = np.log(base / mine)
-    return Certificate(
-        device=device.name,
-        driver=device.properties.driver,
-        toolchain=toolchain,
-        cubin=hashlib.sha256(built.cubin).hexdigest(),
-        workload=workload.name,
-        winner=winner,
-        timing=Timing.of(mine.ravel()),
-        baseline=Timing.of(base.ravel()),
-        interval=_interval(mine),
-        speedup=float(np.exp(np.median(logs))),
-        speedup_interval=_interval(np.exp(logs)),
-        processes=tuple(float(m) for m in np.median(mine, axis=1)),
-        launches=launches,
-        warm=None if isinstance(warm, Failure) else float(np.median(warm)),
-        drift=stressed[0],
-        findings=findings,
-        counters=counters,
-        profile=device.last_profile.outcome,
-        problems=(*problems, *stressed[1], *_found(findings)),
-    )
+    faults: tuple[str, ...] = ()
 
 
 def certify_task(
@@ -142,36 +88,102 @@ def certify_task(
     seed: int = 0,
     memory: int = 12 << 30,
 ) -> dict[str, Certificate] | Failure:
-    """A certificate for each timed workload of a task, the finalists checked on fresh inputs first.
+    """A certificate for each timed workload of a task: of one winner, the finalist fastest overall.
 
-    `seed` should be one the search did not use; `memory` bounds the bytes of references kept on
-    the host. A Failure where a finalist fails or is wrong.
+    The finalists are checked on fresh inputs first; `seed` should be one the search did not use.
+    `memory` bounds the bytes of references kept on the host. A Failure where a finalist fails or
+    is wrong, named by its fault's `object`: builts[0] is the first.
     """
+    if not finalists:
+        raise UsageError("no finalist to certify", "give at least one kernel")
+    sides = [*finalists, baseline]
     references = References(task, limit=memory)
-    certificates = {}
-    for timed in task.timed:
-        known: list[Expected] = []
-        for workload in dict.fromkeys((task.smallest.name, timed.name)):
-            where = next(w for w in task.workloads if w.name == workload)
-            sets = standard_sets(task, where, seed=seed)
-            references.prepare(where, sets)
-            known += [references.get(where, *pair) for pair in sets]
-        failure = _checked(device, task, [*finalists, baseline], known)
+    known: list[Expected] = []
+    device.audit()
+    rounds: dict[str, tuple[Array, int]] = {}
+    for workload in (w for w in task.workloads if w is task.smallest or w in task.timed):
+        sets = standard_sets(task, workload, seed=seed)
+        references.prepare(workload, sets)
+        expects = [references.get(workload, *pair) for pair in sets]
+        known += expects
+        failure = _checked(device, task, sides, expects)
         if failure is not None:
             return failure
+        if workload in task.timed:
+            sampled = _sample(device, sides, workload)
+            if isinstance(sampled, Failure):
+                return sampled
+            rounds[workload.name] = sampled
 
-        def wrong(inputs: Inputs, left: Outputs, known: Sequence[Expected] = tuple(known)) -> str:
-            expect = next(item for item in known if item.inputs is inputs)
-            return check(task, left, expect).message
+    def wrong(inputs: Inputs, left: Outputs) -> str:
+        expect = next(item for item in known if item.inputs is inputs)
+        return check(task, left, expect).message
 
-        made = certify(
-            device, finalists, baseline, workload=timed, small=task.smallest, wrong=wrong,
-            toolchain=toolchain,
-        )  # fmt: skip
-        if isinstance(made, Failure):
-            return made
-        certificates[timed.name] = made
-    return certificates
+    chosen = [
+        np.log(np.median(samples[:, 0::2, :-1], axis=(0, 1))) for samples, _ in rounds.values()
+    ]
+    winner = int(np.argmin(np.sum(chosen, axis=0)))
+    faults = _audited(device, winner, wrong)
+    findings = _findings(device, finalists[winner], task.smallest)
+    made = {}
+    for workload in task.timed:
+        samples, launches = rounds[workload.name]
+        evidence = _Evidence(device, finalists[winner], workload, wrong, toolchain)
+        made[workload.name] = evidence.certificate(
+            winner, samples[:, 1::2], launches, findings=findings, faults=faults
+        )
+    return made
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What is found out about a winner on one workload."""
+
+    device: CudaDevice
+    built: Built
+    workload: Workload
+    wrong: Wrong
+    toolchain: str
+
+    def certificate(
+        self,
+        winner: int,
+        samples: Array,
+        launches: int,
+        *,
+        findings: Mapping[str, int],
+        faults: Sequence[str],
+    ) -> Certificate:
+        """The certificate from the samples (processes, rounds, sides) that did not choose."""
+        device = self.device
+        mine, base = samples[..., winner], samples[..., -1]
+        drift, problems, after = _stress(device, self.built, self.workload, self.wrong)
+        warm = device.warm(self.built, self.workload)
+        counters = device.profile(self.built, self.workload)
+        assert device.last_profile is not None
+        logs = np.log(base / mine)
+        return Certificate(
+            device=device.name,
+            driver=device.properties.driver,
+            toolchain=self.toolchain,
+            cubin=hashlib.sha256(self.built.cubin).hexdigest(),
+            workload=self.workload.name,
+            winner=winner,
+            timing=Timing.of(mine.ravel()),
+            baseline=Timing.of(base.ravel()),
+            interval=_interval(mine),
+            speedup=float(np.exp(np.median(logs))),
+            speedup_interval=_interval(np.exp(logs)),
+            processes=tuple(float(m) for m in np.median(mine, axis=1)),
+            launches=launches,
+            warm=None if isinstance(warm, Failure) else float(np.median(warm)),
+            drift=drift,
+            findings=findings,
+            counters=counters,
+            profile=device.last_profile.outcome,
+            problems=problems + tuple(_found(findings)),
+            faults=tuple(dict.fromkeys([*faults, *after])),
+        )
 
 
 def _checked(
@@ -182,12 +194,20 @@ def _checked(
         for expect in known:
             left = device.run(built, expect.workload, expect.inputs, timeout=FIRST_SECONDS)
             if isinstance(left, Failure):
-                return left
+                return _of(number, left)
             verdict = check(task, left, expect)
             if not verdict.passed:
-                text = f"finalist {number} on {expect.workload.name}: {verdict.message}"
-                return Failure(Fault("non_deterministic", text))
+                text = f"wrong on fresh inputs of {expect.workload.name}: {verdict.message}"
+                return _of(number, Failure(Fault("non_deterministic", text)))
     return None
+
+
+def _of(number: int, failure: Failure) -> Failure:
+    """The failure with the side it belongs to in front of its fault's object."""
+    if failure.fault is None:
+        return failure
+    where = f"builts[{number}] {failure.fault.object}".strip()
+    return replace(failure, fault=replace(failure.fault, object=where))
 
 
 def _sample(
@@ -232,19 +252,20 @@ def _audited(device: CudaDevice, winner: int, wrong: Wrong) -> tuple[str, ...]:
 
 def _stress(
     device: CudaDevice, built: Built, workload: Workload, wrong: Wrong
-) -> tuple[float | None, tuple[str, ...]]:
-    """Drift over ten thousand launches, and what speaks against the kernel after them."""
+) -> tuple[float | None, tuple[str, ...], tuple[str, ...]]:
+    """Drift over ten thousand launches, what speaks against the kernel, and its faults."""
     found = device.stress(built, workload, STRESS_LAUNCHES)
     if isinstance(found, Failure):
-        return None, (f"under stress: {found.message}",)
+        return None, (), (f"under stress: {found.message}",)
     left = found["left"]
     _, inputs = device.prepared(built, workload)
     text = wrong(inputs, Outputs(left.arrays, inputs_changed=left.changed))
-    problems = [f"after {found['launches']} launches: {text}"] if text else []
+    faults = [f"after {found['launches']} launches: {text}"] if text else []
+    if left.changed:
+        faults.append(f"after {found['launches']} launches its inputs were changed")
     drift = float(found["drift"])
-    if drift > DRIFT_LIMIT:
-        problems.append(f"it slows down by {100 * drift:.1f} % over {found['launches']} launches")
-    return drift, tuple(problems)
+    slows = f"it slows down by {100 * drift:.1f} % over {found['launches']} launches"
+    return drift, (slows,) if drift > DRIFT_LIMIT else (), tuple(faults)
 
 
 def _findings(device: CudaDevice, built: Built, small: Workload) -> dict[str, int]:
@@ -277,5 +298,6 @@ def differences(before: Certificate, now: Certificate) -> list[str]:
         old, new = before.findings.get(name), now.findings.get(name)
         if old != new:
             said.append(f"{name} found {old}, finds {new}")
-    said += [f"new: {text}" for text in now.problems if text not in before.problems]
+    old = (*before.problems, *before.faults)
+    said += [f"new: {text}" for text in (*now.problems, *now.faults) if text not in old]
     return said

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptxsearch.evaluation import Failure
-from ptxsearch.gpu.sequence import Loaded, Program
+from ptxsearch.gpu.sequence import Bound, Loaded, Program
 from ptxsearch.gpu.session import Session
 
 __all__ = ["stress", "warm_times"]
@@ -38,7 +38,7 @@ def stress(
     for _ in range(max(1, launches // CHUNK)):
         session.driver.record(start)
         for _ in range(CHUNK):
-            bound.launch()
+            _launch(session, bound, program)
         session.driver.record(end)
         session.sampler.wait(end, CHUNK * limit)
         seconds.append(session.driver.seconds(start, end) / CHUNK)
@@ -65,6 +65,13 @@ def stress(
     }
 
 
+def _launch(session: Session, bound: Bound, program: Program) -> None:
+    """Queue a sequence; scratch that starts as zeros is zeroed again, inside the clock."""
+    for index, size in program.zero_fills:
+        session.driver.zero(bound.placement.scratch[index].pointer, size)
+    bound.launch()
+
+
 def warm_times(
     session: Session, *, program: Program, token: int, replays: int, limit: float
 ) -> list[float]:
@@ -77,7 +84,7 @@ def warm_times(
 
     def launches() -> None:
         for _ in range(GRAPH_LAUNCHES):
-            bound.launch()
+            _launch(session, bound, program)
 
     graph = session.driver.capture(launches)
     start, end = session.driver.event(), session.driver.event()
