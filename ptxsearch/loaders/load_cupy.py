@@ -1,12 +1,16 @@
-"""Run the exported kernel with CuPy: `from load_cupy import run; run("full", x=x, out=out)`."""
-import json, pathlib, numpy as np, cupy
-here = pathlib.Path(__file__).parent; spec = json.loads((here / "launch.json").read_text())
+"""Run the exported kernel on CuPy arrays: `run("full", x=x, out=out)` writes into `out`."""
+import json, pathlib, cupy, numpy as np
+
+here = pathlib.Path(__file__).parent
 module = cupy.RawModule(path=str(here / "kernel.cubin"))
-def run(workload, **args):
-    """CuPy arrays by name, out arrays written in place; scalars are filled in from the sizes."""
-    work = spec["workloads"][workload]
-    args |= {p["name"]: np.array(work["sizes"].get(p["name"], 0), p["dtype"].replace("s", "i").replace("32", "4").replace("64", "8")) for p in work["params"] if p["role"] == "scalar" and p["name"] not in args}
-    args |= {n: cupy.zeros(int(np.prod(s["shape"])) * 8, np.uint8) for n, s in work["scratch"].items()}
+
+def run(workload, **given):
+    """Launch the kernel on the current stream; `given` are its arrays and, if need be, scalars."""
+    work = json.loads((here / "launch.json").read_text())["workloads"][workload]
+    known = {p["name"]: np.dtype(p["numpy"]).type(given.get(p["name"], p["value"])) for p in work["scalars"]}
+    known = {p["name"]: cupy.zeros(p["shape"], p["numpy"]) for p in work["scratch"]} | given | known
     for step in work["launches"]:
-        function = module.get_function(step["entry"]); function.max_dynamic_shared_size_bytes = step["shared_bytes"]
-        function(tuple(step["grid"]), tuple(step["block"]), tuple(args[a] if isinstance(a, str) else np.int32(a) for a in step["args"]), shared_mem=step["shared_bytes"])
+        entry = module.get_function(step["entry"])
+        entry.max_dynamic_shared_size_bytes = step["shared_bytes"]
+        values = tuple(known.get(a, a) for a in step["args"])
+        entry(tuple(step["grid"]), tuple(step["block"]), values, shared_mem=step["shared_bytes"])

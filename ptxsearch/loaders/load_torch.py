@@ -1,16 +1,21 @@
-"""Run the exported kernel on torch tensors: `from load_torch import run; run("full", x=x, out=out)`."""
-import json, pathlib, ctypes, torch
-here = pathlib.Path(__file__).parent; spec = json.loads((here / "launch.json").read_text())
-torch.zeros(1, device="cuda"); cuda = ctypes.CDLL("libcuda.so.1"); module = ctypes.c_void_p()
-assert cuda.cuModuleLoad(ctypes.byref(module), str(here / "kernel.cubin").encode()) == 0
-KINDS = {"s32": ctypes.c_int32, "u32": ctypes.c_uint32, "s64": ctypes.c_int64, "u64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double}
-def run(workload, **args):
-    """CUDA tensors by name, out tensors written in place; scalars are filled in from the sizes."""
-    work = spec["workloads"][workload]; values = {p["name"]: KINDS[p["dtype"]](args.get(p["name"], work["sizes"].get(p["name"], 0))) for p in work["params"] if p["role"] == "scalar"}
-    args |= {n: torch.zeros(8 * torch.Size(s["shape"]).numel(), dtype=torch.uint8, device="cuda") for n, s in work["scratch"].items()}
-    values |= {n: ctypes.c_void_p(t.data_ptr()) for n, t in args.items() if hasattr(t, "data_ptr")}
+"""Run the exported kernel on CUDA tensors: `run("full", x=x, out=out)` writes into `out`."""
+import ctypes, json, pathlib, torch
+from cuda.bindings import driver as cu
+
+here = pathlib.Path(__file__).parent
+torch.cuda.init(); torch.cuda.synchronize()
+module = cu.cuModuleLoadData((here / "kernel.cubin").read_bytes())[1]
+
+def run(workload, **given):
+    """Launch the kernel on the current stream; `given` are its tensors and, if need be, scalars."""
+    work = json.loads((here / "launch.json").read_text())["workloads"][workload]
+    known = {p["name"]: (given.get(p["name"], p["value"]), getattr(ctypes, p["ctype"])) for p in work["scalars"]}
+    held = {p["name"]: torch.zeros(p["bytes"], dtype=torch.uint8, device="cuda") for p in work["scratch"]} | given
+    known |= {n: (t.data_ptr(), ctypes.c_void_p) for n, t in held.items() if hasattr(t, "data_ptr")}
     for step in work["launches"]:
-        function = ctypes.c_void_p(); assert cuda.cuModuleGetFunction(ctypes.byref(function), module, step["entry"].encode()) == 0
-        held = [values[a] if isinstance(a, str) else ctypes.c_int32(a) for a in step["args"]]; table = (ctypes.c_void_p * len(held))(*[ctypes.addressof(v) for v in held])
-        assert cuda.cuFuncSetAttribute(function, 8, step["shared_bytes"]) == 0
-        assert cuda.cuLaunchKernel(function, *step["grid"], *step["block"], step["shared_bytes"], ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), table, None) == 0
+        values, types = zip(*(known.get(a, (a, ctypes.c_int64)) for a in step["args"]))
+        entry = cu.cuModuleGetFunction(module, step["entry"].encode())[1]
+        cu.cuFuncSetAttribute(entry, cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, step["shared_bytes"])
+        stream = torch.cuda.current_stream().cuda_stream
+        (status,) = cu.cuLaunchKernel(entry, *step["grid"], *step["block"], step["shared_bytes"], stream, (values, types), 0)
+        assert status == 0, status
