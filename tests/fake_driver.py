@@ -43,6 +43,8 @@ class FakeDriver:
         self.hung = False
         self.noise = np.random.default_rng(index + 1)
         self.launches: list[str] = []
+        self.queued = False
+        self.waits = 0
 
     def free_memory(self) -> int:
         return 1 << 30
@@ -64,16 +66,27 @@ class FakeDriver:
         raise DriverError("access", 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal address")
 
     def upload(self, address: int, array: Array) -> None:
+        self.queued = True
         self.view(address, array.nbytes)[:] = array.reshape(-1).view(np.uint8)
 
+    def pinned(self, size: int) -> Array:
+        return np.zeros(size, np.uint8)
+
+    def fetch(self, address: int, array: Array) -> None:
+        self.queued = True
+        array.reshape(-1).view(np.uint8)[:] = self.view(address, array.nbytes)
+
     def download(self, address: int, array: Array) -> None:
+        self.queued = True
         self.synchronise()
         array.reshape(-1).view(np.uint8)[:] = self.view(address, array.nbytes)
 
     def copy(self, target: int, source: int, size: int) -> None:
+        self.queued = True
         self.view(target, size)[:] = self.view(source, size)
 
     def zero(self, address: int, size: int) -> None:
+        self.queued = True
         self.view(address, size)[:] = 0
 
     def load(self, cubin: bytes) -> Any:
@@ -85,7 +98,12 @@ class FakeDriver:
             raise DriverError("cuModuleLoadData", 200, "CUDA_ERROR_INVALID_IMAGE", "no") from error
 
     def unload(self, module: Any) -> None:
-        pass
+        self._wait()
+
+    def _wait(self) -> None:
+        """Count one trip to the device: the host waits for work that it queued since the last."""
+        self.waits += self.queued
+        self.queued = False
 
     def function(self, module: Any, name: str, shared: int, cluster: int) -> Function:
         if module == INSTRUMENTS:
@@ -96,6 +114,7 @@ class FakeDriver:
         self, function: Function, grid: Any, block: Any, *, shared: int, arguments: int,
         cluster: Any = (1, 1, 1),
     ) -> None:  # fmt: skip
+        self.queued = True
         if block[0] > 1024:
             raise DriverError("cuLaunchKernel", 1, "CUDA_ERROR_INVALID_VALUE", "invalid argument")
         count = len(function.sizes) or 5
@@ -171,6 +190,7 @@ class FakeDriver:
         event.stamp = self.now
 
     def done(self, event: Any) -> bool:
+        self._wait()
         if self.sticky:
             raise DriverError("cuEventQuery", self.sticky, f"CUDA_ERROR_{self.sticky}", "sticky")
         return not self.hung
@@ -182,6 +202,7 @@ class FakeDriver:
         self.launches.append("forget")
 
     def synchronise(self) -> None:
+        self._wait()
         if self.sticky:
             raise DriverError("synchronise", self.sticky, f"CUDA_ERROR_{self.sticky}", "sticky")
 

@@ -16,6 +16,7 @@ from ptxsearch.evaluation import Built, Inputs
 from ptxsearch.gpu import cuda, devices
 from ptxsearch.gpu.case import input_set, load, save
 from ptxsearch.gpu.channel import Channel, Closed
+from ptxsearch.gpu.checks import Checks, check
 from ptxsearch.gpu.driver import DriverError
 from ptxsearch.gpu.faults import KINDS, failure_of, is_final, timed_out
 from ptxsearch.gpu.holdings import Holdings
@@ -23,7 +24,7 @@ from ptxsearch.gpu.instruments import ENTRIES, Instruments, compile_instruments
 from ptxsearch.gpu.lock import DeviceLock
 from ptxsearch.gpu.memory import GUARD, Memory
 from ptxsearch.gpu.sequence import ArgumentMismatch, Loaded, program
-from ptxsearch.gpu.session import Left, Session
+from ptxsearch.gpu.session import Session
 from ptxsearch.gpu.timing import Side, repeats
 from ptxsearch.kernel import Kernel, Launch, Scratch, TensorMap
 from ptxsearch.tasks import Workload
@@ -86,9 +87,9 @@ def test_every_poison_differs() -> None:
     made.hold(token=1, label="", **parts(data()))
     placement = made.place(made.sets[1], [])
     made.memory.poison(placement, made.pattern())
-    first = made.memory.read(placement)["y"].tobytes()
+    first = made.inspect(placement, results=True).arrays["y"].tobytes()
     made.memory.poison(placement, made.pattern())
-    assert made.memory.read(placement)["y"].tobytes() != first
+    assert made.inspect(placement, results=True).arrays["y"].tobytes() != first
 
 
 def parts(inputs: Inputs) -> dict[str, object]:
@@ -102,9 +103,9 @@ def test_breach_names_buffer_and_distance() -> None:
     made, driver = session()
     made.hold(token=1, label="", **parts(data()))
     placement = made.place(made.sets[1], [64])
-    assert made.memory.breach(placement) is None
+    assert made.inspect(placement).breach is None
     driver.view(placement.scratch[0].pointer - 20, 1)[0] = 0
-    fault = made.memory.breach(placement)
+    fault = made.inspect(placement).breach
     assert fault is not None
     assert fault.object == "scratch 0"
     assert "20 before it" in fault.message
@@ -115,7 +116,7 @@ def test_memory_is_given_back() -> None:
     made, _ = session()
     before = made.memory.used
     made.hold(token=1, label="", **parts(data()))
-    made.run(program=program(built(), data()), token=1, timeout=1.0)
+    check(made, Checks([program(built(), data())], [1], 1.0))
     made.drop(token=1)
     assert made.memory.used == before
 
@@ -124,8 +125,7 @@ def test_no_answer_stays_on_the_device() -> None:
     """After a run no block of memory holds its outputs for the next kernel to find."""
     made, driver = session()
     made.hold(token=1, label="", **parts(data()))
-    left = made.run(program=program(built(), data()), token=1, timeout=1.0)
-    assert isinstance(left, Left)
+    (left,) = check(made, Checks([program(built(), data())], [1], 1.0)).lefts
     answer = left.arrays["y"].tobytes()
     assert answer == (2 * np.asarray(data().values["x"])).tobytes()
     assert all(answer not in block.tobytes() for block in driver.blocks.values())

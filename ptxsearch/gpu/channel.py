@@ -1,13 +1,14 @@
 """Framed messages between two processes; big arrays travel as one anonymous shared file.
 
-A frame is a header (bytes of the pickle, sizes of its out-of-band buffers) and the pickle. The
-buffers lie in a memfd whose descriptor comes along, so a gigabyte is copied once and never
-through the pipe, and nothing is left behind when a side dies. Both sides are this program.
+A frame is a header (bytes of the pickle, places of its out-of-band buffers) and the pickle. The
+buffers lie in an arena whose descriptor comes along, so that a gigabyte never passes the pipe and
+nothing is left behind when a side dies. Both sides are this program.
 """
 
 from __future__ import annotations
 
-import mmap
+import copyreg
+import io
 import os
 import pickle
 import select
@@ -17,12 +18,15 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ptxsearch.evaluation import Array
+from ptxsearch.gpu.arena import LEAST, Arena, mapped
+
 __all__ = ["Channel", "Closed", "Reply"]
 
 _HEAD = struct.Struct("<QI")
-_SIZE = struct.Struct("<Q")
-_INLINE = 4096
-_ALIGN = 64
+_PLACE = struct.Struct("<QQ")
 
 
 @dataclass(frozen=True)
@@ -55,31 +59,40 @@ class Channel:
         """Close this end; the other one sees Closed."""
         self._socket.close()
 
-    def send(self, message: Any) -> None:
-        """Send one object. Raises Closed where nobody reads."""
-        buffers: list[memoryview] = []
+    def send(self, message: Any, arena: Arena | None = None) -> None:
+        """Send one object; its arrays that lie in `arena` are not copied, and `arena` is closed.
+
+        Raises Closed where nobody reads.
+        """
+        arena = arena or Arena()
+        try:
+            self._send(message, arena)
+        except OSError as error:
+            raise Closed(str(error)) from error
+        finally:
+            arena.close()
+
+    def _send(self, message: Any, arena: Arena) -> None:
+        places: list[tuple[int, int]] = []
 
         def keep(buffer: pickle.PickleBuffer) -> bool:
             raw = buffer.raw()
-            if raw.nbytes < _INLINE:
+            if raw.nbytes < LEAST:
                 return True
-            buffers.append(raw)
+            places.append((arena.put(raw), raw.nbytes))
             return False
 
-        body = pickle.dumps(message, protocol=5, buffer_callback=keep)
-        sizes = b"".join(_SIZE.pack(buffer.nbytes) for buffer in buffers)
-        head = _HEAD.pack(len(body), len(buffers)) + sizes
-        try:
-            if buffers:
-                descriptor = _shared(buffers)
-                try:
-                    socket.send_fds(self._socket, [head[:1]], [descriptor])
-                finally:
-                    os.close(descriptor)
-                head = head[1:]
-            self._socket.sendall(head + body)
-        except OSError as error:
-            raise Closed(str(error)) from error
+        packed = io.BytesIO()
+        pickler = pickle.Pickler(packed, protocol=5, buffer_callback=keep)
+        pickler.dispatch_table = _TABLE
+        pickler.dump(message)
+        body = packed.getvalue()
+        table = b"".join(_PLACE.pack(*place) for place in places)
+        head = _HEAD.pack(len(body), len(places)) + table
+        if places:
+            socket.send_fds(self._socket, [head[:1]], [arena.descriptor])
+            head = head[1:]
+        self._socket.sendall(head + body)
 
     def receive(self, timeout: float | None = None) -> Any:
         """The next object. Raises TimeoutError after `timeout` seconds, Closed at the end."""
@@ -88,9 +101,10 @@ class Channel:
         try:
             head = first + self._exactly(_HEAD.size - 1, deadline)
             length, count = _HEAD.unpack(head)
-            sizes = [_SIZE.unpack(self._exactly(8, deadline))[0] for _ in range(count)]
+            table = self._exactly(_PLACE.size * count, deadline)
+            places = [(int(offset), int(size)) for offset, size in _PLACE.iter_unpack(table)]
             body = self._exactly(length, deadline)
-            buffers = _buffers(descriptors[0], sizes) if count else []
+            buffers = mapped(descriptors[0], places) if places else []
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -130,30 +144,15 @@ class Channel:
             raise TimeoutError("no answer in time")
 
 
-def _padded(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN
+def _reduced(array: Array) -> Any:
+    """How an array is pickled: numpy keeps types that are not its own (bf16) in the pickle."""
+    if array.dtype.kind == "V" and array.dtype.fields is None:
+        return _typed, (array.view(f"u{array.dtype.itemsize}"), array.dtype)
+    return array.__reduce_ex__(5)
 
 
-def _shared(buffers: list[memoryview]) -> int:
-    """A memfd that holds the buffers one after the other, each at a multiple of 64 bytes."""
-    descriptor = os.memfd_create("ptxsearch", os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, sum(_padded(buffer.nbytes) for buffer in buffers))
-    offset = 0
-    for buffer in buffers:
-        done = 0
-        flat = buffer.cast("B") if buffer.format != "B" or buffer.ndim != 1 else buffer
-        while done < flat.nbytes:
-            done += os.pwrite(descriptor, flat[done : done + (1 << 30)], offset + done)
-        offset += _padded(buffer.nbytes)
-    return descriptor
+def _typed(raw: Array, dtype: np.dtype[Any]) -> Array:
+    return raw.view(dtype)
 
 
-def _buffers(descriptor: int, sizes: list[int]) -> list[memoryview]:
-    """The buffers of a memfd, mapped copy-on-write: the receiver may write to its own."""
-    total = sum(_padded(size) for size in sizes)
-    mapped = memoryview(mmap.mmap(descriptor, total, mmap.MAP_PRIVATE))
-    views, offset = [], 0
-    for size in sizes:
-        views.append(mapped[offset : offset + size])
-        offset += _padded(size)
-    return views
+_TABLE = {**copyreg.dispatch_table, np.ndarray: _reduced}

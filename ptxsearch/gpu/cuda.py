@@ -11,6 +11,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Array
 from ptxsearch.gpu.driver import DriverError, Function, Properties, TileShape
@@ -112,10 +114,19 @@ class CudaDriver:
         if array.nbytes:
             self._call("cuMemcpyHtoDAsync", address, array.ctypes.data, array.nbytes, self._stream)
 
-    def download(self, address: int, array: Array) -> None:
-        """Copy device memory into a contiguous array, once all queued work is done."""
+    def pinned(self, size: int) -> Array:
+        """Page-locked host bytes, kept for the life of the process."""
+        (address,) = self._call("cuMemHostAlloc", size, 0)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(int(address)))
+
+    def fetch(self, address: int, array: Array) -> None:
+        """Queue a copy of device memory into a contiguous array in pinned memory."""
         if array.nbytes:
             self._call("cuMemcpyDtoHAsync", array.ctypes.data, address, array.nbytes, self._stream)
+
+    def download(self, address: int, array: Array) -> None:
+        """Copy device memory into a contiguous array, once all queued work is done."""
+        self.fetch(address, array)
         self.synchronise()
 
     def copy(self, target: int, source: int, size: int) -> None:

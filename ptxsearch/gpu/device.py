@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import itertools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from ptxsearch.errors import DeviceError, KernelError, UsageError
-from ptxsearch.evaluation import Array, Built, Counters, Failure, Fault, Inputs, Outputs
+from ptxsearch.errors import DeviceError, UsageError
+from ptxsearch.evaluation import Array, Built, Counters, Failure, Inputs, Outputs
 from ptxsearch.gpu import ncu, sanitizer
+from ptxsearch.gpu.batches import Case, batches, bound, bounds
+from ptxsearch.gpu.checks import Checked
 from ptxsearch.gpu.cuda import binding
 from ptxsearch.gpu.holdings import Held, Holdings
 from ptxsearch.gpu.instruments import compile_instruments
@@ -26,7 +28,6 @@ from ptxsearch.gpu.process import CUDA_DRIVER
 from ptxsearch.gpu.rounds import Timed
 from ptxsearch.gpu.runner import Runner
 from ptxsearch.gpu.sequence import Program, program
-from ptxsearch.gpu.session import Left
 from ptxsearch.race import Guard, guard
 from ptxsearch.tasks import Workload
 
@@ -102,21 +103,86 @@ class CudaDevice:
         self, built: Built, workload: Workload, inputs: Inputs, *, timeout: float
     ) -> Outputs | Failure:
         """One launch sequence on fresh junk: what it left, or its first fault."""
-        made = _program(built, inputs)
+        return next(self.run_all(built, [(workload, inputs)], timeout=timeout))
+
+    def run_all(
+        self, built: Built, cases: Iterable[Case], *, timeout: float
+    ) -> Iterator[Outputs | Failure]:
+        """What `run` gives of each case in order, up to the first failure, for fewer waits.
+
+        Cases are taken as they are needed, as many at a time as their results may be held.
+        """
+        for batch in batches(cases, memory=self.settings.memory, sets=self.settings.sets):
+            for result in self._results(built, batch, timeout):
+                yield result
+                if isinstance(result, Failure):
+                    return
+
+    def _results(
+        self, built: Built, batch: Sequence[Case], timeout: float
+    ) -> Iterator[Outputs | Failure]:
+        """The results of a batch, up to the first failure."""
+        rest = list(batch)
+        while rest:
+            checked = self._check(built, rest, timeout)
+            yield from (left.outputs for left in checked.lefts)
+            rest = rest[len(checked.lefts) :]
+            if checked.failure is None:
+                continue
+            # Which set it was shows when they run one by one.
+            for case in rest[: checked.among] if checked.among > 1 else ():
+                alone = self._check(built, [case], timeout)
+                yield from (left.outputs for left in alone.lefts)
+                if alone.failure is not None:
+                    yield alone.failure
+                    return
+            yield checked.failure
+            return
+
+    def _check(self, built: Built, cases: Sequence[Case], timeout: float) -> Checked:
+        """One job of the process for cases; a failure comes explained."""
+        made = bounds(built, cases)
         if isinstance(made, Failure):
-            return made
+            return Checked((), made)
+        try:
+            checked = self._job(built, cases[: len(made)], made, timeout)
+        except DeviceError:
+            if len(made) == 1:
+                raise
+            return self._check(built, cases[:1], timeout)
+        if checked.failure is not None and checked.among == 1:
+            index = len(checked.lefts)
+            explained = self._explained(checked.failure, made[index], cases[index][1])
+            return replace(checked, failure=explained)
+        return checked
+
+    def _job(
+        self, built: Built, cases: Sequence[Case], programs: Sequence[Program], timeout: float
+    ) -> Checked:
         with self._lock.held(shared=True):
             self._runner.renew([built.cubin], self.settings.recycle)
-            held, dropped = self._holdings.keep(workload, inputs)
-            for old in dropped:
-                self._runner.drop(old)
-            left = self._runner.job(
-                "run", [held], timeout, program=made, token=held.token, timeout=timeout
+            sets = []
+            for workload, inputs in cases:
+                held, dropped = self._holdings.keep(workload, inputs)
+                sets.append(held)
+                for old in dropped:
+                    self._runner.drop(old)
+            checked = self._runner.job(
+                "check",
+                sets,
+                timeout * len(sets),
+                programs=programs,
+                tokens=[held.token for held in sets],
+                timeout=timeout,
             )
-        if isinstance(left, Failure):
-            return self._explained(left, made, inputs)
-        self._seconds[_key(built, workload)] = left.seconds
-        return _outputs(left)
+        if isinstance(checked, Failure):
+            # The process died without a reason: that of any of the sets.
+            return Checked((), checked, among=len(sets))
+        assert isinstance(checked, Checked)
+        code = hashlib.sha256(built.cubin).digest()
+        for (workload, _), left in zip(cases, checked.lefts, strict=False):
+            self._seconds[code, workload.name] = left.seconds
+        return checked
 
     def time(self, builts: Sequence[Built], workload: Workload, rounds: int) -> Array | Failure:
         """Seconds of shape (rounds, len(builts)), interleaved, on the sets that `run` has seen.
@@ -125,7 +191,7 @@ class CudaDevice:
         failing side is named at the start of the fault's `object`: builts[0] is the first.
         """
         sets = self._some(self._sets(builts[0], workload))
-        programs = [_program(built, sets[-1].inputs) for built in builts]
+        programs = [bound(built, sets[-1].inputs) for built in builts]
         for side, made in enumerate(programs):
             if isinstance(made, Failure) and made.fault is not None:
                 return replace(made, fault=replace(made.fault, object=f"builts[{side}]"))
@@ -152,7 +218,7 @@ class CudaDevice:
         self._unguarded += builts[0].cubin != self._candidate
         self._candidate = builts[0].cubin
         by_token = {held.token: held.inputs for held in sets}
-        self._audits += [(s, by_token[token], _outputs(left)) for s, token, left in timed.audits]
+        self._audits += [(s, by_token[token], left.outputs) for s, token, left in timed.audits]
         del self._audits[:-AUDITS_KEPT]
         samples: Array = timed.samples
         return samples
@@ -283,22 +349,3 @@ class CudaDevice:
 
 def _key(built: Built, workload: Workload) -> tuple[bytes, str]:
     return hashlib.sha256(built.cubin).digest(), workload.name
-
-
-def _program(built: Built, inputs: Inputs) -> Program | Failure:
-    """The program, or the failure of a kernel that has no launches at these sizes."""
-    if not built.cubin:
-        return Failure(unsupported="no cubin was built: ptxas is missing")
-    try:
-        return program(built, inputs)
-    except KernelError as error:
-        return Failure(Fault(kind="launch_failure", message=str(error)))
-
-
-def _outputs(left: Left) -> Outputs:
-    return Outputs(
-        arrays={name: np.asarray(array) for name, array in left.arrays.items()},
-        inputs_changed=left.changed,
-        notes=left.notes,
-        seconds=left.seconds,
-    )

@@ -1,7 +1,7 @@
 """What a device needs of a CUDA driver: the `Driver` protocol and its records.
 
 `cuda` implements it. All work goes to one stream, in order; only `download`, `synchronise` and
-`done` look at what came of it.
+`done` look at what came of it. A copy from or into memory that is not pinned may wait.
 """
 
 from __future__ import annotations
@@ -81,6 +81,14 @@ class Driver(Protocol):
 
     def upload(self, address: int, array: Array) -> None:
         """Copy a contiguous array to the device."""
+        ...
+
+    def pinned(self, size: int) -> Array:
+        """Host bytes that the device copies from and into while the host goes on."""
+        ...
+
+    def fetch(self, address: int, array: Array) -> None:
+        """Queue a copy of device memory into a contiguous array in pinned memory."""
         ...
 
     def download(self, address: int, array: Array) -> None:

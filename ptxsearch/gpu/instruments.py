@@ -16,14 +16,14 @@ from ptxsearch.errors import ToolchainError, UsageError
 from ptxsearch.gpu.driver import Driver, Function
 from ptxsearch.toolchain import CompileFailure, compile_kernel
 
-__all__ = ["ENTRIES", "Arguments", "Instruments", "compile_instruments"]
+__all__ = ["ENTRIES", "NOTHING", "Arguments", "Cells", "Instruments", "compile_instruments"]
 
 ENTRIES = (
     "ptxsearch_fill", "ptxsearch_unwritten", "ptxsearch_guard_fill", "ptxsearch_guard_check",
     "ptxsearch_digest", "ptxsearch_scrub", "ptxsearch_spin",
 )  # fmt: skip
 CLEAN_BYTES = 256 << 20
-CELLS = 64
+CELLS = 128
 NOTHING = (1 << 64) - 1
 
 
@@ -59,8 +59,38 @@ def whole(*values: int) -> Arguments:
     return Arguments([(value & NOTHING).to_bytes(8, "little") for value in values])
 
 
+class Cells:
+    """64-bit results of instruments: set before they are queued, fetched after, read when done.
+
+    Both ways the host's side is pinned, so that neither waits for the device.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._address = driver.allocate(8 * CELLS)
+        host = driver.pinned(16 * CELLS).view(np.uint64)
+        self._before, self._after = host[:CELLS], host[CELLS:]
+
+    def set(self, values: Sequence[int]) -> list[int]:
+        """Queue the setting of a cell for each value. Returns their addresses on the device."""
+        count = len(values)
+        if count > CELLS:
+            raise UsageError(f"{count - 1} buffers are more than {CELLS - 1}", "use fewer")
+        self._before[:count] = values
+        self._driver.upload(self._address, self._before[:count])
+        return [self._address + 8 * index for index in range(count)]
+
+    def fetch(self) -> None:
+        """Queue the copy of the results to the host."""
+        self._driver.fetch(self._address, self._after)
+
+    def read(self, count: int) -> list[int]:
+        """The first `count` results, once the copy is done."""
+        return [int(result) for result in self._after[:count]]
+
+
 class Instruments:
-    """The instruments on one device; owns the clean buffer and a small result buffer."""
+    """The instruments on one device; owns the clean buffer. Everything is queued, nothing waits."""
 
     def __init__(self, driver: Driver, cubin: bytes) -> None:
         self._driver = driver
@@ -76,9 +106,9 @@ class Instruments:
         self._clock = properties.clock_hz
         size = max(CLEAN_BYTES, 4 * properties.l2_bytes)
         self._clean = driver.allocate(size)
-        self._result = driver.allocate(8 * CELLS + 8)
+        sink = driver.allocate(8)
         driver.zero(self._clean, size)
-        self._scrub = whole(self._clean, size, shared // 4, 0, self._result + 8 * CELLS)
+        self._scrub = whole(self._clean, size, shared // 4, 0, sink)
         self._spin = whole(0)
         self._fill = whole(0, 0, 0)
 
@@ -112,43 +142,21 @@ class Instruments:
         self._spin.set(0, int(seconds * self._clock))
         self._go("ptxsearch_spin", 1, 1, self._spin)
 
-    def unwritten(self, regions: Sequence[tuple[int, int]], seed: int) -> list[int]:
-        """How many 4-byte words of each (address, size) still hold the junk of `seed`."""
-        cells = self._cells(len(regions), 0)
-        for cell, (address, size) in zip(cells, regions, strict=True):
-            arguments = whole(address, size, seed, cell)
-            self._go("ptxsearch_unwritten", self._blocks_for(size), 256, arguments)
-        return self._read(len(regions))
+    def unwritten(self, address: int, size: int, seed: int, cell: int) -> None:
+        """Add to a cell how many 4-byte words still hold the junk of `seed`."""
+        arguments = whole(address, size, seed, cell)
+        self._go("ptxsearch_unwritten", self._blocks_for(size), 256, arguments)
 
-    def digests(self, regions: Sequence[tuple[int, int]]) -> list[int]:
-        """For each (address, size) a 64-bit sum that depends on every word and its place."""
-        cells = self._cells(len(regions), 0)
-        for cell, (address, size) in zip(cells, regions, strict=True):
-            self._go("ptxsearch_digest", self._blocks_for(size), 256, whole(address, size, cell))
-        return self._read(len(regions))
+    def digest(self, address: int, size: int, cell: int) -> None:
+        """Add to a cell a 64-bit sum that depends on every word and its place."""
+        self._go("ptxsearch_digest", self._blocks_for(size), 256, whole(address, size, cell))
 
     def guard(self, zones: int, count: int, seed: int) -> None:
         """Fill the `count` guard zones of the table at address `zones`."""
         if count:
-            self._go("ptxsearch_guard_fill", count, 256, whole(zones, seed))
+            self._go("ptxsearch_guard_fill", count, 1024, whole(zones, seed))
 
-    def breach(self, zones: int, count: int, seed: int) -> int | None:
-        """The lowest address in a guard zone that was written, or None."""
-        if not count:
-            return None
-        (cell,) = self._cells(1, NOTHING)
-        self._go("ptxsearch_guard_check", count, 256, whole(zones, seed, cell))
-        (first,) = self._read(1)
-        return None if first == NOTHING else first
-
-    def _cells(self, count: int, value: int) -> list[int]:
-        """Addresses of `count` result cells, each set to `value`."""
-        if count > CELLS:
-            raise UsageError(f"{count} buffers are more than {CELLS}", "use fewer parameters")
-        self._driver.upload(self._result, np.full(count, value, np.uint64))
-        return [self._result + 8 * index for index in range(count)]
-
-    def _read(self, count: int) -> list[int]:
-        results = np.zeros(count, np.uint64)
-        self._driver.download(self._result, results)
-        return [int(result) for result in results]
+    def breach(self, zones: int, count: int, seed: int, cell: int) -> None:
+        """Lower a cell to the lowest address in a guard zone that was written."""
+        if count:
+            self._go("ptxsearch_guard_check", count, 1024, whole(zones, seed, cell))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxsearch.evaluation import Array, Fault
 from ptxsearch.gpu.driver import Driver, DriverError
-from ptxsearch.gpu.instruments import Instruments
+from ptxsearch.gpu.instruments import Cells, Instruments
 
 __all__ = ["GUARD", "InputSet", "Memory", "Placement", "Region"]
 
@@ -22,6 +22,7 @@ GUARD = 65536
 PAGE = 2 << 20
 SMALL = 4096
 SPARE_BLOCKS = 3
+TABLE_BYTES = 1 << 17
 OUT_OF_MEMORY = 2
 _WRITTEN = ("out", "inout")
 
@@ -96,6 +97,19 @@ class Placement:
                 return name, address - region.pointer
         return "no buffer", 0
 
+    def breach(self, address: int) -> Fault:
+        """The fault of a write to `address` in a guard zone."""
+        name, offset = self.owner(address)
+        size = self.arrays[name].size if name in self.arrays else 0
+        where = f"{offset - size} bytes past its end" if offset >= 0 else f"{-offset} before it"
+        return Fault(
+            kind="guard_written",
+            message=f"the kernel wrote outside {name}: {where}; check the bounds of every store",
+            space="global",
+            address=address,
+            object=name,
+        )
+
 
 class Memory:
     """Allocations of one device within `budget` bytes."""
@@ -106,6 +120,9 @@ class Memory:
         self._sizes: dict[int, int] = {}
         self._spare: dict[int, list[int]] = {}
         self._rng = np.random.default_rng(0)
+        self._cells = Cells(driver)
+        self._tables = driver.pinned(TABLE_BYTES)
+        self._table = 0
         self.budget = min(budget, driver.free_memory() * 9 // 10)
 
     @property
@@ -152,8 +169,12 @@ class Memory:
                 inputs.masters[name] = self.allocate(array.nbytes)
                 self._driver.upload(inputs.masters[name], np.ascontiguousarray(array))
         names = [name for name in inputs.masters if inputs.roles[name] == "in"]
-        regions = [(inputs.masters[name], inputs.arrays[name].nbytes) for name in names]
-        inputs.digests = dict(zip(names, self._instruments.digests(regions), strict=True))
+        addresses = self._cells.set([0] * len(names))
+        for name, cell in zip(names, addresses, strict=True):
+            self._instruments.digest(inputs.masters[name], inputs.arrays[name].nbytes, cell)
+        self._cells.fetch()
+        self._driver.synchronise()
+        inputs.digests = dict(zip(names, self._cells.read(len(names)), strict=True))
 
     def drop(self, inputs: InputSet) -> None:
         """Take a set off the device."""
@@ -173,11 +194,20 @@ class Memory:
                 self.free(region.base)
             raise
         table = np.array([zone for region in regions for zone in region.zones], np.uint64)
-        self._driver.upload(zones, table)
+        self._driver.upload(zones, self._pinned(table))
         named = dict(zip(inputs.arrays, regions, strict=False))
         placement = Placement(inputs, named, regions[len(named) :], zones, seed)
         self.restore(placement)
         return placement
+
+    def _pinned(self, table: Array) -> Array:
+        """A copy of a table that stays as it is until many more were queued."""
+        if self._table + table.nbytes > TABLE_BYTES:
+            self._table = 0
+        copy = self._tables[self._table : self._table + table.nbytes]
+        copy[:] = table.reshape(-1).view(np.uint8)
+        self._table += table.nbytes
+        return copy
 
     def restore(self, placement: Placement) -> None:
         """Fill the guards of a placement and copy the clean inputs into it."""
@@ -216,49 +246,3 @@ class Memory:
             self._instruments.fill(region.pointer, region.size, seed)
         for index, size in zeros:
             self._driver.zero(placement.scratch[index].pointer, size)
-
-    def breach(self, placement: Placement) -> Fault | None:
-        """The fault of a write into a guard zone, if there was one."""
-        address = self._instruments.breach(
-            placement.zones, 2 * len(placement.regions), placement.seed
-        )
-        if address is None:
-            return None
-        name, offset = placement.owner(address)
-        size = placement.arrays[name].size if name in placement.arrays else 0
-        where = f"{offset - size} bytes past its end" if offset >= 0 else f"{-offset} before it"
-        return Fault(
-            kind="guard_written",
-            message=f"the kernel wrote outside {name}: {where}; check the bounds of every store",
-            space="global",
-            address=address,
-            object=name,
-        )
-
-    def changed(self, placement: Placement) -> tuple[str, ...]:
-        """The `in` arrays whose contents are no longer those of the set."""
-        known = placement.inputs.digests
-        regions = [(placement.arrays[name].pointer, placement.arrays[name].size) for name in known]
-        now = self._instruments.digests(regions)
-        return tuple(name for name, digest in zip(known, now, strict=True) if digest != known[name])
-
-    def read(self, placement: Placement) -> dict[str, Array]:
-        """Every out and inout array as the kernel left it."""
-        results = {}
-        for name in placement.inputs.written:
-            like = placement.inputs.arrays[name]
-            results[name] = np.empty(like.shape, like.dtype)
-            self._driver.download(placement.arrays[name].pointer, results[name])
-        return results
-
-    def unwritten(self, placement: Placement, seed: int) -> tuple[str, ...]:
-        """A note for each `out` array with words that still hold the junk of `seed`."""
-        inputs = placement.inputs
-        outs = {n: placement.arrays[n] for n in inputs.written if inputs.roles[n] == "out"}
-        regions = [(region.pointer, region.size) for region in outs.values()]
-        found = self._instruments.unwritten(regions, seed)
-        return tuple(
-            f"{words} of {region.size // 4} 4-byte words of {name} were never written"
-            for (name, region), words in zip(outs.items(), found, strict=True)
-            if words
-        )

@@ -15,6 +15,7 @@ import numpy as np
 from ptxsearch.evaluation import Array, Failure, Fault
 from ptxsearch.gpu.driver import DriverError
 from ptxsearch.gpu.faults import failure_of, is_final, timed_out
+from ptxsearch.gpu.inspection import Found
 from ptxsearch.gpu.memory import Placement
 from ptxsearch.gpu.sequence import ArgumentMismatch, Loaded, Program
 from ptxsearch.gpu.session import Left, Session
@@ -145,26 +146,24 @@ class _Group:
             self.picks.add((int(self.rng.integers(rounds)), side))
 
     def _seen(self, number: int, side: int, index: int) -> None:
-        if (number, side) not in self.picks:
-            return
-        self._check(index)
-        left = self.session.left(self.placed[index], 0.0)
-        self.audits.append((side, self.tokens[index], left))
+        if (number, side) in self.picks:
+            found = self._check(index, results=True)
+            self.audits.append((side, self.tokens[index], Left.of(found)))
 
-    def _check(self, index: int) -> None:
-        """Raise _Spoiled where guards or inputs of a placement are not as they were."""
-        memory, placement = self.session.memory, self.placed[index]
-        breach, changed = memory.breach(placement), memory.changed(placement)
-        if breach is None and not changed:
-            return
+    def _check(self, index: int, *, results: bool = False) -> Found:
+        """What lies in a placement; raises _Spoiled where guards or inputs are not as they were."""
+        session, placement = self.session, self.placed[index]
+        found = session.inspect(placement, results=results)
+        if found.breach is None and not found.changed:
+            return found
         for side in range(len(self.sides)):
-            memory.restore(placement)
-            self.session.sampler.side = side
-            self.session.sampler.repeat(self.sides[side], index)
-            again, wrote = memory.breach(placement), memory.changed(placement)
-            if again is not None or wrote:
-                raise _Spoiled(_named(_spoiled(again, wrote), side))
-        raise _Spoiled(_named(_spoiled(breach, changed), 0))
+            session.memory.restore(placement)
+            session.sampler.side = side
+            session.sampler.repeat(self.sides[side], index)
+            again = session.inspect(placement)
+            if again.breach is not None or again.changed:
+                raise _Spoiled(_named(_spoiled(again), side))
+        raise _Spoiled(_named(_spoiled(found), 0))
 
     def _finish(self) -> None:
         if self.session.sampler.lost:
@@ -184,10 +183,10 @@ class _Spoiled(Exception):
         self.failure = failure
 
 
-def _spoiled(breach: Fault | None, changed: Sequence[str]) -> Failure:
-    if breach is not None:
-        return Failure(breach)
-    names = ", ".join(changed)
+def _spoiled(found: Found) -> Failure:
+    if found.breach is not None:
+        return Failure(found.breach)
+    names = ", ".join(found.changed)
     return Failure(
         Fault(
             kind="input_written",

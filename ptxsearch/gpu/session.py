@@ -1,7 +1,6 @@
-"""What the child process does on its GPU: hold input sets, run a kernel once, prove the device.
+"""What the child process has on its GPU: input sets, placements, the inspector, the clock.
 
-A kernel's fault comes back as a Failure where the context survives it; a lost context is the
-DriverError or Hang that `worker` turns into a Failure before it ends the process.
+The jobs themselves are `checks`, `rounds` and `stress`.
 """
 
 from __future__ import annotations
@@ -9,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ptxsearch.errors import DeviceError
-from ptxsearch.evaluation import Array, Failure
+from ptxsearch.evaluation import Array, Outputs
+from ptxsearch.gpu.arena import Arena
 from ptxsearch.gpu.driver import Driver, DriverError
-from ptxsearch.gpu.instruments import Instruments
+from ptxsearch.gpu.inspection import Found, Inspector
+from ptxsearch.gpu.instruments import Cells, Instruments
 from ptxsearch.gpu.memory import InputSet, Memory, Placement
-from ptxsearch.gpu.sequence import ArgumentMismatch, Bound, Loaded, Program
 from ptxsearch.gpu.timing import Sampler
 
 __all__ = ["Left", "Session"]
 
 PATTERNS = 0x7FFFFFFF
+PROBE_SECONDS, SETTLE_SECONDS = 30.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,21 @@ class Left:
     changed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, found: Found, seconds: float = 0.0) -> Left:
+        """What an inspection found of a sequence that took `seconds`."""
+        return cls(found.arrays, found.changed, found.notes, seconds)
+
+    @property
+    def outputs(self) -> Outputs:
+        """The same as a device gives it."""
+        return Outputs(
+            arrays=dict(self.arrays),
+            inputs_changed=self.changed,
+            notes=self.notes,
+            seconds=self.seconds,
+        )
 
 
 @dataclass
@@ -44,6 +59,7 @@ class Session:
     instruments: Instruments
     memory: Memory
     sampler: Sampler
+    inspector: Inspector
     sets: dict[int, InputSet] = field(default_factory=dict)
     kept: list[Placement] = field(default_factory=list)
 
@@ -52,7 +68,8 @@ class Session:
         """A session on a fresh context; `cubin` holds the instruments."""
         instruments = Instruments(driver, cubin)
         memory = Memory(driver, instruments, budget)
-        return cls(driver, instruments, memory, Sampler(driver, instruments, memory))
+        sampler = Sampler(driver, instruments, memory)
+        return cls(driver, instruments, memory, sampler, Inspector(driver, instruments))
 
     def pattern(self) -> int:
         """The number of a junk pattern that was not used before."""
@@ -62,11 +79,14 @@ class Session:
     def probe(self) -> bool:
         """Whether the device computes: a fill is found again. Raises DriverError or Hang."""
         address = self.memory.allocate(4096)
+        cells = Cells(self.driver)
+        (cell,) = cells.set([0])
         self.instruments.fill(address, 4096, 7)
-        self.sampler.settle(30.0)
-        (found,) = self.instruments.unwritten([(address, 4096)], 7)
+        self.instruments.unwritten(address, 4096, 7, cell)
+        cells.fetch()
+        self.sampler.settle(PROBE_SECONDS)
         self.memory.free(address)
-        return found == 1024
+        return cells.read(1) == [1024]
 
     def hold(
         self,
@@ -109,48 +129,17 @@ class Session:
             self.memory.release(placement)
         self.kept.clear()
 
-    def run(self, *, program: Program, token: int, timeout: float) -> Left | Failure:
-        """One launch sequence on a fresh placement and module: what it left, or its fault."""
-        loaded = Loaded(self.driver, program)
-        try:
-            placement = self.place(self.sets[token], list(program.scratch.values()))
-        except DriverError as error:
-            loaded.unload()
-            if program.scratch:
-                raise
-            raise DeviceError(
-                f"the buffers of this workload do not fit: {error}",
-                "raise the device's memory setting",
-            ) from error
-        try:
-            bound = loaded.bind(placement)
-            pattern = self.pattern()
-            self.memory.poison(placement, pattern, program.zero_fills)
-            self.sampler.settle()
-            seconds = self.launch(bound, timeout)
-            fault = self.memory.breach(placement)
-            return self.left(placement, seconds, pattern) if fault is None else Failure(fault)
-        except ArgumentMismatch as mismatch:
-            return mismatch.failure
-        finally:
-            self._clear(placement, loaded)
+    def inspect(
+        self, placement: Placement, *, pattern: int | None = None, results: bool = False
+    ) -> Found:
+        """What lies in a placement and around it now, in one trip to the device."""
+        slot = self.inspector.slot()
+        inspection = self.inspector.queue(placement, slot, pattern=pattern, results=results)
+        self.driver.record(slot.last)
+        self.sampler.wait(slot.last, SETTLE_SECONDS)
+        return self.inspector.read(inspection)
 
-    def _clear(self, placement: Placement, loaded: Loaded) -> None:
-        """Give memory and module back, unless the context is lost and has none."""
-        if not self.sampler.lost:
-            self.memory.wipe(placement)
-            self.memory.release(placement)
-            loaded.unload()
-
-    def launch(self, bound: Bound, timeout: float) -> float:
-        """Seconds of one launch sequence, events around it. Raises DriverError or Hang."""
-        return self.sampler.once(bound, timeout)
-
-    def left(self, placement: Placement, seconds: float, pattern: int | None = None) -> Left:
-        """What lies in a placement; `pattern` is the junk that preceded the launch."""
-        return Left(
-            arrays=self.memory.read(placement),
-            changed=self.memory.changed(placement),
-            notes=() if pattern is None else self.memory.unwritten(placement, pattern),
-            seconds=seconds,
-        )
+    def results(self) -> Arena:
+        """Where arrays were put since the last call: for the channel, which closes it."""
+        arena, self.inspector.arena = self.inspector.arena, Arena()
+        return arena

@@ -12,7 +12,7 @@ import numpy as np
 
 from ptxsearch.evaluation import Failure
 from ptxsearch.gpu.sequence import Bound, Loaded, Program
-from ptxsearch.gpu.session import Session
+from ptxsearch.gpu.session import Left, Session
 
 __all__ = ["stress", "warm_times"]
 
@@ -45,11 +45,10 @@ def stress(
     pattern = session.pattern()
     session.memory.restore(placement)
     session.memory.poison(placement, pattern, program.zero_fills)
-    once = session.launch(bound, limit)
-    fault = session.memory.breach(placement)
-    if fault is not None:
-        return Failure(fault)
-    left = session.left(placement, once, pattern)
+    once = session.sampler.once(bound, limit)
+    found = session.inspect(placement, pattern=pattern, results=True)
+    if found.breach is not None:
+        return Failure(found.breach)
     session.memory.wipe(placement)
     session.memory.release(placement)
     loaded.unload()
@@ -61,7 +60,7 @@ def stress(
         "last": last,
         "drift": last / first - 1.0,
         "seconds": seconds,
-        "left": left,
+        "left": Left.of(found, once),
     }
 
 

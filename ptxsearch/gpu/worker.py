@@ -21,6 +21,7 @@ from typing import Any
 from ptxsearch.errors import PtxsearchError
 from ptxsearch.evaluation import Failure
 from ptxsearch.gpu.channel import Channel, Closed, Reply
+from ptxsearch.gpu.checks import Checks, check
 from ptxsearch.gpu.driver import Driver, DriverError
 from ptxsearch.gpu.faults import failure_of, is_final, timed_out
 from ptxsearch.gpu.rounds import Contest, contest
@@ -40,7 +41,7 @@ def serve(channel: Channel, driver: Driver) -> None:
     jobs: dict[str, Callable[..., Any]] = {
         "hold": session.hold,
         "drop": session.drop,
-        "run": session.run,
+        "check": lambda **plan: check(session, Checks(**plan)),
         "probe": session.probe,
         "time": lambda **plan: contest(session, Contest(**plan)),
         "stress": lambda **plan: stress(session, **plan),
@@ -49,7 +50,7 @@ def serve(channel: Channel, driver: Driver) -> None:
     while True:
         message = channel.receive()
         reply = answer(session, jobs[message.pop("job")], message)
-        channel.send(reply)
+        channel.send(reply, session.results())
         if reply.last:
             return
 
