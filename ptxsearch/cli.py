@@ -15,13 +15,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ptxsearch import api, calibration, console
+from ptxsearch import api, calibration, console, emulation
 from ptxsearch.batch import read_suite, run_suite
 from ptxsearch.budget import Budget
 from ptxsearch.config import load_policy, make_evaluator
 from ptxsearch.doctor import diagnose
 from ptxsearch.doctor import to_dict as doctor_dict
-from ptxsearch.emulator.case import run_case
 from ptxsearch.errors import PtxsearchError, UsageError
 from ptxsearch.exchange import answer_batch, ask_file, tell_file
 from ptxsearch.kernelfile import read_kernel
@@ -29,6 +28,7 @@ from ptxsearch.llm import preview
 from ptxsearch.plural import plural
 from ptxsearch.taskfile import bundled, load_task, locate
 from ptxsearch.tasklint import lint as lint_task
+from ptxsearch.toolchain import CompileFailure
 from ptxsearch.trial import Trial
 from ptxsearch.verification import verify as verify_result
 
@@ -135,7 +135,12 @@ def evaluate(
     arch: Arch = None,
     as_json: Json = False,
 ) -> None:
-    """The verdict on one kernel, exit 1 where it does not pass; or on a file of proposals."""
+    """The verdict on one kernel, exit 1 where it does not pass; or on a file of proposals.
+
+    my.json beside my.cu tells how it is launched, in the names of the task's parameters and
+    sizes: {"launches": [{"entry": "k", "args": ["x", "y", "n"], "grid": "ceil_div(n, 256)",
+    "block": 256}], "values": {}}. Without it the baseline's launches are used.
+    """
     wanted = load_task(task)
     evaluator = make_evaluator(device, arch=arch)
     if batch is not None:
@@ -156,18 +161,30 @@ def evaluate(
 
 @app.command()
 def emulate(
-    kernel: Annotated[Path, typer.Argument(help="a PTX file")],
-    case: Annotated[Path, typer.Option(help="JSON with entry, launches and arguments")],
+    kernel: Annotated[Path, typer.Argument(help="my.ptx, or my.cu, which is compiled first")],
+    case: Annotated[
+        Path, typer.Option(help="JSON: the entry and its runs, as docs/kernels.md says")
+    ],
+    arch: Arch = None,
     as_json: Json = False,
 ) -> None:
-    """Run a PTX file on the emulator; exit 1 for a fault, a timeout or an unsupported one."""
-    text = read_kernel(kernel, like=None).source if kernel.suffix != ".ptx" else _text(kernel)
-    reports = run_case(text, _json_file(case))
+    """Run a kernel on the emulator; exit 1 for a fault, a timeout or an unsupported one.
+
+    A case: {"entry": "k", "runs": [{"grid": 1, "block": 32, "args": [...]}]}, where an argument
+    is {"name": "n", "kind": "scalar", "dtype": "s32", "value": 32} or {"name": "x", "kind":
+    "buffer", "role": "in", "dtype": "f32", "shape": [32], "init": {"gen": "arange"}}.
+    """
+    launches = emulation.emulate(kernel, case, arch=arch)
+    if isinstance(launches, CompileFailure):
+        if as_json:
+            _print_json(launches.to_dict())
+        _err.print(launches.text, markup=False, soft_wrap=True)
+        raise typer.Exit(1)
     if as_json:
-        _print_json([console.report_dict(report) for report in reports])
+        _print_json([console.report_dict(launch.report) for launch in launches])
     else:
-        console.show_reports(Console(highlight=False), reports)
-    if not all(report.ok for report in reports):
+        console.show_launches(Console(highlight=False), launches)
+    if not all(launch.report.ok for launch in launches):
         raise typer.Exit(1)
 
 
@@ -336,25 +353,6 @@ def tell(
     _err.print(f"{plural(told.accepted, 'result')} told, {len(told.refused)} refused")
     for line in told.refused:
         _err.print(f"  {line}")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as text ({error})", "give a PTX file") from error
-
-
-def _json_file(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(_text(path))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path}, line {error.lineno}: {error.msg}", "mend the JSON") from error
-    except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply", "mend the JSON") from error
-    if not isinstance(data, dict):
-        raise UsageError(f"{path} holds no JSON object", "write {...}")
-    return data
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ptxsearch.batch import Row
 from ptxsearch.doctor import Check
+from ptxsearch.emulator.case import CaseLaunch
 from ptxsearch.emulator.report import Report
 from ptxsearch.evaluation import NEVER_CHARGED, Evaluation
 from ptxsearch.pipeline import Pipeline
@@ -187,10 +188,16 @@ def show_verification(screen: Console, found: Verification) -> None:
             screen.print(line, markup=False, soft_wrap=True)
 
 
-def show_reports(screen: Console, reports: Sequence[Report]) -> None:
-    """Emulated launches, one after another."""
-    for number, report in enumerate(reports):
+def show_launches(screen: Console, launches: Sequence[CaseLaunch]) -> None:
+    """Emulated launches, one after another, with the first values of what they wrote."""
+    for number, launch in enumerate(launches):
+        report = launch.report
         screen.print(f"launch {number}: {report.status} {report.message}", markup=False)
+        for name, buffer in launch.buffers.items():
+            if report.bytes_stored.get(name):
+                first = ", ".join(f"{value:.6g}" for value in buffer.reshape(-1)[:8])
+                more = ", ..." if buffer.size > 8 else ""
+                screen.print(f"  {name}: {first}{more}", markup=False, soft_wrap=True)
         for fault in report.faults:
             screen.print(f"  {fault}", markup=False)
         if report.unsupported is not None:

@@ -26,7 +26,7 @@ def read_kernel(path: str | Path, *, like: Kernel | None = None) -> Kernel:
     Raises KernelError for a file that cannot be source, and for a JSON that is none.
     """
     file = Path(path)
-    source, language = _source(file)
+    source, language = read_source(file)
     beside = file.with_suffix(".json")
     if beside.is_file():
         return _described(beside, source, language)
@@ -38,7 +38,8 @@ def read_kernel(path: str | Path, *, like: Kernel | None = None) -> Kernel:
     return replace(like, source=source, language=language, values=values, space=None)
 
 
-def _source(file: Path) -> tuple[str, Language]:
+def read_source(file: Path) -> tuple[str, Language]:
+    """The text of a `.cu` or `.ptx` file and its language. Raises KernelError as `read_kernel`."""
     language = _LANGUAGES.get(file.suffix)
     if language is None:
         raise KernelError(

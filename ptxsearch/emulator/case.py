@@ -15,6 +15,8 @@ from ptxsearch.emulator.operation import Array
 from ptxsearch.emulator.report import Report
 from ptxsearch.errors import UsageError
 
+_RUN = "a run needs `grid`, `block` and `args`, each of them with `name` and `kind`"
+
 
 @dataclass(frozen=True)
 class CaseLaunch:
@@ -46,13 +48,22 @@ def case_launches(
         raise UsageError(f"the case has no {error}", "a case needs `entry` and `runs`") from None
     launches: list[CaseLaunch] = []
     for number, run in enumerate(runs):
+        module = load(ptx_text)
         try:
-            launches += _Run(load(ptx_text), entry, case, run, hidden or {}).launches()
+            prepared = _Run(module, entry, case, run, hidden or {})
+        except (TypeError, AttributeError) as error:
+            raise UsageError(f"run {number} of the case is malformed ({error})", _RUN) from error
         except KeyError as error:
-            raise UsageError(
-                f"run {number} of the case lacks {error}", "see the fields of a recorded case"
-            ) from None
+            raise _lacking(number, error) from None
+        try:
+            launches += prepared.launches()
+        except KeyError as error:
+            raise _lacking(number, error) from None
     return launches
+
+
+def _lacking(number: int, error: KeyError) -> UsageError:
+    return UsageError(f"run {number} of the case lacks {error}", f"{_RUN}, and what `init` needs")
 
 
 class _Run:
@@ -96,7 +107,7 @@ class _Run:
     def launches(self) -> list[CaseLaunch]:
         """Every launch of the run, memory kept between them."""
         out = []
-        for launch in self.run.get("launches") or [{"id": "only"}]:
+        for launch in self.run.get("launches") or [{}]:
             out.append(self._launch(launch))
         return out
 
@@ -127,7 +138,8 @@ class _Run:
         )
         self.unwritten.clear()
         after = {name: buffer.copy() for name, buffer in self.buffers.items()}
-        return CaseLaunch(self.run["id"], launch["id"], report, after, before)
+        names = str(self.run.get("id", "run")), str(launch.get("id", "only"))
+        return CaseLaunch(*names, report, after, before)
 
     def _fill(self, argument: Mapping[str, Any], init: Mapping[str, Any]) -> None:
         data = make(init, argument["dtype"], argument["shape"])

@@ -1,0 +1,96 @@
+"""The documents: their examples run as they stand, their links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxsearch.emulation import emulate
+from ptxsearch.emulator.inputs import GENERATORS
+from ptxsearch.errors import KernelError, UsageError
+from ptxsearch.kernelfile import read_kernel
+from ptxsearch.taskfile import load_task
+from ptxsearch.toolchain import CompileFailure
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = (ROOT / "docs" / "kernels.md").read_text()
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """A folder with the files that docs/kernels.md shows."""
+    for name, text in re.findall(r"^`([\w.]+)`:\n```\w+\n(.*?)^```", KERNELS, re.M | re.S):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_case_of_the_document_gives_the_values_it_shows(example: Path) -> None:
+    """Y = 0.5 x + 1 over 0, 1, 2, ... in float32."""
+    launches = emulate(example / "my.cu", example / "case.json")
+    assert not isinstance(launches, CompileFailure)
+    assert [launch.report.status for launch in launches] == ["ok"]
+    expected = 0.5 * np.arange(100) + 1
+    assert np.array_equal(launches[0].buffers["y"], expected)
+    shown = ", ".join(f"{value:.6g}" for value in expected[:8])
+    assert f"y: {shown}, ..." in KERNELS
+
+
+def test_the_launches_of_the_document_are_a_kernel_of_the_task(example: Path) -> None:
+    """`my.json` binds to level1/saxpy: one thread an element at every size."""
+    kernel, task = read_kernel(example / "my.cu"), load_task("level1/saxpy")
+    for workload in task.workloads:
+        (launch,) = kernel.bind(workload.sizes, frozenset(param.name for param in task.params))
+        assert launch.grid[0] == -(-workload.sizes["n"] // 256)
+        assert launch.block == (256, 1, 1)
+
+
+def test_every_generator_of_inputs_is_described() -> None:
+    """The document names what the emulator can make."""
+    row = next(line for line in KERNELS.splitlines() if line.startswith("| `args[].init`"))
+    assert set(GENERATORS) <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_cuda_that_does_not_compile_is_a_value_with_its_lines(example: Path) -> None:
+    """The compiler's message comes back, with the line it is about."""
+    (example / "my.cu").write_text((example / "my.cu").read_text().replace("float a", "flot a"))
+    failure = emulate(example / "my.cu", example / "case.json")
+    assert isinstance(failure, CompileFailure)
+    assert "flot" in failure.text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"entry": None}, "`entry` names the kernel"),
+        ({"runs": 3}, "`runs` lists its runs"),
+        ({"runs": [{"grid": 1, "block": 32}]}, "run 0 of the case lacks 'args'"),
+        ({"runs": [{"grid": 1, "block": 32, "args": [7]}]}, "run 0 of the case is malformed"),
+        ({"values": [1]}, "values is"),
+    ],
+)
+def test_a_case_that_is_none_says_what_is_missing(
+    example: Path, change: dict[str, object], words: str
+) -> None:
+    """One error names the field and what a case needs."""
+    case = json.loads((example / "case.json").read_text()) | change
+    (example / "case.json").write_text(json.dumps(case))
+    with pytest.raises(UsageError, match=re.escape(words)):
+        emulate(example / "my.cu", example / "case.json")
+
+
+def test_a_file_of_another_kind_is_refused_by_name(example: Path) -> None:
+    """Only the two languages are kernels."""
+    (example / "my.cpp").write_text("int main() {}")
+    with pytest.raises(KernelError, match="neither PTX nor CUDA"):
+        emulate(example / "my.cpp", example / "case.json")
+
+
+@pytest.mark.parametrize("document", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")))
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    """Every relative link names a file of the repository."""
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text())
+    assert [t for t in targets if not (document.parent / t).exists()] == []
