@@ -8,7 +8,8 @@ all checks on, because hardware runs most races and bad accesses "right".
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -25,12 +26,12 @@ from ptxsearch.correctness import check
 from ptxsearch.dossier import Dossier
 from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import KernelError
-from ptxsearch.evaluation import NEVER_CHARGED, Built, Evaluation, Failure, Outputs, Stage
+from ptxsearch.evaluation import NEVER_CHARGED, Built, Evaluation, Failure, Inputs, Outputs, Stage
 from ptxsearch.expectation import Expected, References, measure_baseline, standard_sets
 from ptxsearch.identity import identity
 from ptxsearch.kernel import ELEMENT_BYTES, BoundLaunch, Kernel
 from ptxsearch.measurement import measure
-from ptxsearch.protocols import AuditedDevice, Device
+from ptxsearch.protocols import AuditedDevice, BatchDevice, Device
 from ptxsearch.ptx import SyntaxFault, lint, parse, sanitise
 from ptxsearch.spotcheck import SpotChecker
 from ptxsearch.tasks import Task, Workload
@@ -236,7 +237,7 @@ class Pipeline:
             if device is not self.device and "not_emulated" in case.evidence:
                 continue
             expected = next(self._sets(case, workload))
-            verdict = self._judge(case, device, workload, expected, "smoke")
+            verdict = self._try(case, device, expected)
             if verdict is not None and (verdict.status != "UNSUPPORTED" or device is self.device):
                 return verdict
             if verdict is not None:
@@ -246,12 +247,45 @@ class Pipeline:
     def _small(self, task: Task) -> list[Workload]:
         return [w for w in task.workloads if w.elements <= GATE_ELEMENTS]
 
-    def _judge(
-        self, case: Dossier, device: Device, workload: Workload, expected: Expected, stage: Stage
-    ) -> Evaluation | None:
-        """Run one set and compare every element; None where it is right."""
+    def _runs(
+        self, case: Dossier, device: Device, sets: Iterable[Expected]
+    ) -> Iterator[tuple[Expected, Outputs | Failure]]:
+        """What the candidate leaves on each set in order, up to its first failure.
+
+        A device that runs many at a time takes sets ahead of the results it has given.
+        """
         assert case.built is not None
-        got = device.run(case.built, workload, expected.inputs, timeout=FIRST_TIMEOUT)
+        built = case.built
+        taken: deque[Expected] = deque()
+
+        def cases() -> Iterator[tuple[Workload, Inputs]]:
+            for expected in sets:
+                taken.append(expected)
+                yield expected.workload, expected.inputs
+
+        if isinstance(device, BatchDevice):
+            results = device.run_all(built, cases(), timeout=FIRST_TIMEOUT)
+        else:
+            results = (device.run(built, *each, timeout=FIRST_TIMEOUT) for each in cases())
+        for got in results:
+            yield taken.popleft(), got
+
+    def _try(self, case: Dossier, device: Device, expected: Expected) -> Evaluation | None:
+        """One set with every question asked; on hardware again, on other junk."""
+        once = device.source == "modelled" or "atomics_order" in case.task.allow
+        runs = self._runs(case, device, [expected] * (1 if once else _REPEATS))
+        _, first = next(runs)
+        verdict = self._judge(case, first, expected, "smoke")
+        if verdict is not None or isinstance(first, Failure):
+            return verdict
+        return self._honest(case, first, expected) or self._repeat(
+            case, first, (again for _, again in runs)
+        )
+
+    def _judge(
+        self, case: Dossier, got: Outputs | Failure, expected: Expected, stage: Stage
+    ) -> Evaluation | None:
+        """Compare every element of what one set gave; None where it is right."""
         if isinstance(got, Failure):
             return case.failed(got, stage)
         if got.inputs_changed:
@@ -265,10 +299,6 @@ class Pipeline:
             case.evidence["share_right"] = verdict.share_right
             case.evidence["pattern"] = verdict.pattern
             return case.verdict("WRONG", stage, verdict.message)
-        if stage == "smoke":
-            return self._honest(case, got, expected) or self._repeat(
-                case, device, workload, expected, got
-            )
         return None
 
     def _honest(self, case: Dossier, got: Outputs, expected: Expected) -> Evaluation | None:
@@ -281,14 +311,10 @@ class Pipeline:
         return case.verdict("DISHONEST", "honesty", "; ".join(proofs)) if proofs else None
 
     def _repeat(
-        self, case: Dossier, device: Device, workload: Workload, expected: Expected, first: Outputs
+        self, case: Dossier, first: Outputs, runs: Iterator[Outputs | Failure]
     ) -> Evaluation | None:
-        """On hardware: runs on other junk must give the same bits, unless order may differ."""
-        if device.source == "modelled" or "atomics_order" in case.task.allow:
-            return None
-        assert case.built is not None
-        for _ in range(_REPEATS - 1):
-            again = device.run(case.built, workload, expected.inputs, timeout=FIRST_TIMEOUT)
+        """Runs on other junk must give the same bits."""
+        for again in runs:
             if isinstance(again, Failure):
                 return case.failed(again, "smoke")
             for name, array in first.arrays.items():
@@ -302,15 +328,19 @@ class Pipeline:
         return None
 
     def _correct(self, case: Dossier) -> Evaluation | None:
+        for expected, got in self._runs(case, self.device, self._standard(case)):
+            verdict = self._judge(case, got, expected, "correctness")
+            if verdict is not None:
+                return verdict
+        return None
+
+    def _standard(self, case: Dossier) -> Iterator[Expected]:
+        """The standard sets of every workload that the device computes in full."""
         for workload in case.task.workloads:
             if self.device.source == "modelled" and workload.elements > self.largest:
                 case.evidence.setdefault("outputs_not_checked", []).append(workload.name)
                 continue
-            for expected in self._sets(case, workload):
-                verdict = self._judge(case, self.device, workload, expected, "correctness")
-                if verdict is not None:
-                    return verdict
-        return None
+            yield from self._sets(case, workload)
 
     def _time(self, case: Dossier) -> Evaluation | None:
         gpu = self.gate.gpu

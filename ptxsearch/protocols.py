@@ -6,7 +6,7 @@ each; a class need not inherit from anything here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ from ptxsearch.tree import Node, TreeView
 __all__ = [
     "LLM",
     "AuditedDevice",
+    "BatchDevice",
     "Completion",
     "Device",
     "Evaluator",
@@ -58,6 +59,19 @@ class Device(Protocol):
     def time(self, builts: Sequence[Built], workload: Workload, rounds: int) -> Array | Failure: ...
 
     def profile(self, built: Built, workload: Workload) -> Counters: ...
+
+
+@runtime_checkable
+class BatchDevice(Device, Protocol):
+    """A device that runs one kernel on many input sets for less than `run` on each in turn.
+
+    `run_all` gives what `run` would give of each case, in order, and ends with the first Failure.
+    It takes cases as it goes, some ahead of the results it has given, and its user may stop early.
+    """
+
+    def run_all(
+        self, built: Built, cases: Iterable[tuple[Workload, Inputs]], *, timeout: float
+    ) -> Iterator[Outputs | Failure]: ...
 
 
 @runtime_checkable
