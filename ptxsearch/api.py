@@ -173,6 +173,7 @@ def drive(
     if workers < 1:
         raise UsageError(f"workers is {workers}", "give at least 1")
     heard = len(search.progress.trials)
+    clock = time.monotonic()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
     running: dict[Future[Evaluation], Proposal] = {}
     try:
@@ -183,7 +184,12 @@ def drive(
             if not running:
                 break
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            search.tell([(running.pop(f).id, f.result(), _cost(f.result())) for f in finished])
+            passed, clock = time.monotonic() - clock, time.monotonic()
+            told = []
+            for number, future in enumerate(finished):
+                cost = _cost(future.result(), wall_seconds=0.0 if number else passed)
+                told.append((running.pop(future).id, future.result(), cost))
+            search.tell(told)
             heard = _report(search, heard, on_trial)
     except KeyboardInterrupt:
         search.stop("interrupted", "interrupted")
@@ -214,8 +220,8 @@ def _judge(search: Search, evaluator: Evaluator, proposal: Proposal) -> Evaluati
     raise AssertionError("unreachable")
 
 
-def _cost(verdict: Evaluation) -> Spend:
-    return Spend(device_seconds=sum(verdict.cost.values()))
+def _cost(verdict: Evaluation, *, wall_seconds: float) -> Spend:
+    return Spend(device_seconds=sum(verdict.cost.values()), wall_seconds=wall_seconds)
 
 
 def _report(search: Search, heard: int, on_trial: OnTrial | None) -> int:

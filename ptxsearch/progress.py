@@ -8,7 +8,7 @@ depend on how many workers there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxsearch.budget import Budget, Spend
@@ -149,11 +149,12 @@ class Progress:
             proposal=asked.proposal,
             evaluation=evaluation,
             reward=reward(evaluation, base),
-            spend=spend + Spend(trials=int(charged)),
+            # The clock is the run's, not a trial's: trials overlap.
+            spend=replace(spend, trials=spend.trials + int(charged), wall_seconds=0.0),
             charged=charged,
         )
         self.trials.append(trial)
-        self.spend += trial.spend
+        self.spend += replace(trial.spend, wall_seconds=spend.wall_seconds)
         if evaluation.key:
             self._keys.setdefault(evaluation.key, asked.node.id)
         if asked.proposal.kind == "tune":

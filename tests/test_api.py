@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import ptxsearch
+from ptxsearch.api import drive
 from ptxsearch.batch import Suite, run_suite
 from ptxsearch.config import load_policy, make_evaluator, policies, read_yaml
 from ptxsearch.errors import DeviceError, PolicyError, RecordingError, UsageError
@@ -104,6 +105,30 @@ def test_optimize_on_the_emulator(tmp_path: Path) -> None:
     found = ptxsearch.verify(path)
     assert found.ok, found.differences
     assert len(found.agreements) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_wall_seconds_end_a_run_and_its_resume(tmp_path: Path, workers: int) -> None:
+    """The clock is a cap like any other; what an earlier run spent counts when it goes on."""
+
+    class Slow(ToyEvaluator):
+        def evaluate(self, *given: Any, **named: Any) -> Evaluation:
+            time.sleep(0.02)
+            return super().evaluate(*given, **named)
+
+    budget = ptxsearch.Budget(trials=None, wall_seconds=0.3)
+    with SQLiteStore(tmp_path / "run.store") as store:
+        search = Search(toy_task(), proposers=[ToyProposer()], budget=budget, store=store)
+        started = time.monotonic()
+        result = drive(search, Slow(), workers=workers)
+        passed = time.monotonic() - started
+    assert result.reason.startswith("wall_seconds")
+    assert 0.3 <= result.spend.wall_seconds <= passed
+    with SQLiteStore(tmp_path / "run.store") as store:
+        again = Search(toy_task(), proposers=[ToyProposer()], budget=budget, store=store)
+        judge = Slow()
+        assert len(drive(again, judge).trials) == len(result.trials)
+        assert judge.asked == 0
 
 
 def test_exported_launches_are_plain_numbers(tmp_path: Path) -> None:
