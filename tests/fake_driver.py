@@ -1,8 +1,10 @@
 # ruff: noqa: D102 - the methods mean what the protocol says
 """A CUDA driver in numpy, for tests of what the device does around a kernel.
 
-A cubin is JSON: entry, parameter sizes, what the kernel does, how long it takes. Memory, junk and
-guards behave as on a GPU; the clock is virtual and advances by each launch's duration.
+A cubin is JSON: entry, parameter sizes, what the kernel does, how long it takes, and with `only`
+the first value of x for which it does that and not the right thing (with `once`, a file, the first
+time). Memory, junk and guards behave as on a GPU; the clock is virtual and advances by each
+launch's duration.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import ctypes
 import json
 import os
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,6 +168,11 @@ class FakeDriver:
             1 + kernel.get("noise", 0.0) * self.noise.standard_normal()
         )
         do = kernel["do"]
+        if "only" in kernel and self.view(a[0], 4).view(np.float32)[0] != kernel["only"]:
+            do = "double"
+        if "once" in kernel and do != "double":
+            do = "double" if Path(kernel["once"]).exists() else do
+            Path(kernel["once"]).touch()
         if do.startswith("code "):
             self.sticky = int(do.split()[1])
         elif do == "hang":
@@ -187,13 +195,13 @@ class FakeDriver:
         return SimpleNamespace(stamp=None)
 
     def record(self, event: Any) -> None:
-        event.stamp = self.now
+        event.stamp, event.hung = self.now, self.hung
 
     def done(self, event: Any) -> bool:
         self._wait()
         if self.sticky:
             raise DriverError("cuEventQuery", self.sticky, f"CUDA_ERROR_{self.sticky}", "sticky")
-        return not self.hung
+        return not event.hung
 
     def seconds(self, start: Any, end: Any) -> float:
         return float(end.stamp - start.stamp)

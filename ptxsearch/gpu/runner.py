@@ -57,6 +57,11 @@ class Runner:
         if self._held.pop(held.token, None) is not None and self.alive:
             self._child.ask("drop", SLACK_SECONDS, token=held.token)
 
+    def clear(self) -> None:
+        """Take every input set off the device."""
+        for held in list(self._held.values()):
+            self.drop(held)
+
     def job(self, name: str, sets: Sequence[Held], patience: float, **keywords: Any) -> Any:
         """The value of a job that needs `sets` on the device and should take `patience` seconds.
 
