@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from ptxsearch.errors import UsageError
 from ptxsearch.evaluation import Array, Failure
@@ -120,6 +119,8 @@ def log_evidence(rounds: int, wins: int) -> float:
     e_n = 2^(n+1) B(s+1, n-s+1) I_{1/2}(n-s+1, s+1); under a win chance of at most 1/2 it exceeds
     1/alpha with probability at most alpha, whenever the race is stopped.
     """
+    from scipy import special
+
     n, s = rounds, wins
     tail = float(special.betainc(n - s + 1, s + 1, 0.5))
     if tail <= 0.0:

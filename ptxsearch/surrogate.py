@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
-from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
+
+from ptxsearch.linear import factored, solved
 
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -37,11 +36,19 @@ def targets(seconds: Array) -> Array:
     bad as the slowest quarter, no worse: the best configurations sit beside the resource limits,
     and punished failures would hide them.
     """
+    from scipy.special import ndtri
+
     valid = np.isfinite(seconds)
-    scores = ndtri((rankdata(seconds[valid]) - 0.5) / valid.sum())
+    scores = ndtri((ranks(seconds[valid]) - 0.5) / valid.sum())
     y = np.full(len(seconds), np.quantile(scores, _FAILED_QUANTILE))
     y[valid] = scores
     return y
+
+
+def ranks(values: Array) -> Array:
+    """The rank of each value from 1 up; equal ones share the mean of theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((counts.cumsum() - 0.5 * (counts - 1))[places])
 
 
 def noises(seconds: Array, deviations: Array) -> Array:
@@ -61,6 +68,8 @@ def log_improvement(mean: Array, sd: Array, *, best: float) -> Array:
 
     Below z = -6 the tail expansion phi(z) / z^2 stands for the difference of nearly equal terms.
     """
+    from scipy.special import ndtr
+
     z = (best - mean) / sd
     near = np.maximum(z, -6.0)
     density = np.exp(-0.5 * near * near) / math.sqrt(2 * math.pi)
@@ -107,10 +116,10 @@ def _factor(difference: Any, length: float, theta: float) -> Any:
 
 def _misfit(matrix: Array, y: Array, basis: Array, noise: Array) -> float:
     """Minus the restricted log likelihood, mean and variance profiled out."""
-    lower, info = lapack.dpotrf(matrix + np.diag(noise), lower=1, overwrite_a=1)
-    if info:
+    lower = factored(matrix + np.diag(noise))
+    if lower is None:
         return np.inf
-    white, _ = lapack.dtrtrs(lower, np.column_stack([y, basis]), lower=1)
+    white = solved(lower, np.column_stack([y, basis]))
     inner = white.T @ white
     weights = np.linalg.solve(inner[1:, 1:], inner[1:, 0])
     freedom = len(y) - basis.shape[1]
@@ -214,6 +223,12 @@ def fit(sample: Sample, *, start: Shape, costs: Array, sweeps: int = 2) -> Shape
     return ascent.best
 
 
+def _corner(inner: Array) -> Array:
+    """The factor of what new points add; where rounding left none, as if they were independent."""
+    factor = factored(inner)
+    return np.diag(np.sqrt(np.maximum(np.diag(inner), 1e-6))) if factor is None else factor
+
+
 class Process:
     """A Gaussian process of one shape that grows by a point at a time and follows candidates.
 
@@ -253,16 +268,13 @@ class Process:
         outer = self._toward_candidates(x)
         if old:
             cross = correlation(self._points, x, self._shape)
-            side, _ = lapack.dtrtrs(self._lower[:old, :old], cross, lower=1)
+            side = solved(self._lower[:old, :old], cross)
             self._lower[old:new, :old] = side.T
             inner -= side.T @ side
             outer -= side.T.astype(np.float32) @ self._white[:old]
-        corner, info = lapack.dpotrf(inner, lower=1)
-        if info:
-            corner = np.diag(np.sqrt(np.maximum(np.diag(inner), 1e-6)))
-        corner = np.tril(corner)
+        corner = _corner(inner)
         self._lower[old:new, old:new] = corner
-        rows, _ = lapack.strtrs(corner.astype(np.float32), outer, lower=1)
+        rows = solved(corner.astype(np.float32), outer)
         self._white[old:new] = rows
         self._left -= np.einsum("ij,ij->j", rows, rows)
         self._points = np.concatenate([self._points, x])
@@ -274,12 +286,10 @@ class Process:
         x, n = x[:, self.shape.active], self.count
         inner = correlation(x, x, self._shape) + noise * np.eye(len(x))
         outer = self._toward_candidates(x)
-        side, _ = lapack.dtrtrs(
-            self._lower[:n, :n], correlation(self._points, x, self._shape), lower=1
-        )
-        corner, _ = lapack.dpotrf(inner - side.T @ side, lower=1, clean=1)
+        side = solved(self._lower[:n, :n], correlation(self._points, x, self._shape))
+        corner = _corner(inner - side.T @ side)
         outer -= side.T.astype(np.float32) @ self._white[:n]
-        rows, _ = lapack.strtrs(corner.astype(np.float32), outer, lower=1)
+        rows = solved(corner.astype(np.float32), outer)
         return np.asarray(self._left - np.einsum("ij,ij->j", rows, rows))
 
     def posterior(self, y: Array, *, left: Single | None = None) -> tuple[Array, Array]:
@@ -288,9 +298,7 @@ class Process:
         `left` is the share of the variance that is left, where `shrunk` gave another.
         """
         n = self.count
-        white, _ = lapack.dtrtrs(
-            self._lower[:n, :n], np.column_stack([y, self._mean_basis]), lower=1
-        )
+        white = solved(self._lower[:n, :n], np.column_stack([y, self._mean_basis]))
         weights, *_ = np.linalg.lstsq(white[:, 1:], white[:, 0], rcond=None)
         residual = white[:, 0] - white[:, 1:] @ weights
         variance = max(float(residual @ residual) / max(1, n - len(weights)), 1e-12)

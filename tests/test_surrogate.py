@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.stats import rankdata
 
 from ptxsearch.surrogate import (
     FIT_POINTS,
@@ -18,6 +19,7 @@ from ptxsearch.surrogate import (
     fit,
     log_improvement,
     noises,
+    ranks,
     targets,
     thinned,
 )
@@ -128,6 +130,13 @@ def test_thinning_keeps_the_best() -> None:
     assert len(kept) <= FIT_POINTS
     assert set(np.argsort(y)[: FIT_POINTS // 2]) <= set(kept)
     assert thinned(y[:50]).tolist() == list(range(50))
+
+
+@pytest.mark.parametrize("count", [1, 2, 50, 1000])
+def test_ranks_are_those_of_scipy(count: int) -> None:
+    """Equal values share the mean of their ranks."""
+    values = np.random.default_rng(count).integers(0, count // 2 + 1, count).astype(float)
+    assert np.array_equal(ranks(values), rankdata(values))
 
 
 def test_targets_are_normal_scores() -> None:

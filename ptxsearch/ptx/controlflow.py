@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from ptxsearch.ptx.syntax import Function, Instruction, Name
+
+if TYPE_CHECKING:
+    # It takes a tenth of a second to import: at run time only where a graph is asked for.
+    import networkx as nx
 
 EXIT = -1
 _ENDS = frozenset({"ret", "exit", "trap"})
@@ -35,10 +38,17 @@ class ControlFlow:
             Block(start, end, tuple(_successors(function, end, number)))
             for start, end in zip(starts, ends, strict=True)
         )
-        self.graph: nx.DiGraph[int] = nx.DiGraph()
-        self.graph.add_nodes_from((*range(len(self.blocks)), EXIT))
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[int]:
+        """Block numbers and EXIT with an edge to each successor."""
+        import networkx as nx
+
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        graph.add_nodes_from((*range(len(self.blocks)), EXIT))
         for position, block in enumerate(self.blocks):
-            self.graph.add_edges_from((position, successor) for successor in block.successors)
+            graph.add_edges_from((position, successor) for successor in block.successors)
+        return graph
 
     def block_of(self, index: int) -> int:
         """The number of the block that holds an instruction."""
@@ -51,12 +61,16 @@ class ControlFlow:
     @cached_property
     def reachable(self) -> frozenset[int]:
         """Blocks that control can reach from the entry."""
+        import networkx as nx
+
         found = nx.descendants(self.graph, 0) | {0} if self.blocks else ()
         return frozenset(found) - {EXIT}
 
     @cached_property
     def dominators(self) -> dict[int, int]:
         """The immediate dominator of each reachable block; the entry's is itself."""
+        import networkx as nx
+
         if not self.blocks:
             return {}
         found = nx.immediate_dominators(self.graph, 0)
@@ -65,6 +79,8 @@ class ControlFlow:
     @cached_property
     def post_dominators(self) -> dict[int, int]:
         """The immediate post-dominator (a block or EXIT) of each block that can end."""
+        import networkx as nx
+
         found = dict(nx.immediate_dominators(self.graph.reverse(copy=False), EXIT))
         return {block: found[block] for block in found if block != EXIT}
 
@@ -94,6 +110,8 @@ class ControlFlow:
     @cached_property
     def _spans(self) -> dict[int, tuple[int, int]]:
         """When a walk of the dominator tree enters and leaves each block."""
+        import networkx as nx
+
         tree: nx.DiGraph[int] = nx.DiGraph()
         tree.add_node(0)
         tree.add_edges_from((above, block) for block, above in self.dominators.items() if block)
