@@ -35,39 +35,68 @@ extern "C" __global__ void ptxsearch_fill(u64 address, u64 size, unsigned seed) 
   }
 }
 
-// Count the 16-bit words at `address` that still hold junk; add to *count.
+// Add to *count how many 4-byte words at `address` (a multiple of 16) still hold junk.
 extern "C" __global__ void ptxsearch_unwritten(u64 address, u64 size, unsigned seed, u64* count) {
-  const u64 step = (u64)gridDim.x * blockDim.x;
+  const u64 step = (u64)gridDim.x * blockDim.x, whole = size / 16;
   u64 mine = 0;
-  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < size / 4; i += step) {
-    const uint4 v = junk((address + 4 * i) & ~15ULL, seed);
-    const unsigned words[4] = {v.x, v.y, v.z, v.w};
-    mine += ((const unsigned*)address)[i] == words[i & 3];
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < whole; i += step) {
+    const uint4 v = ((const uint4*)address)[i], w = junk(address + 16 * i, seed);
+    mine += (v.x == w.x) + (v.y == w.y) + (v.z == w.z) + (v.w == w.w);
+  }
+  if (blockIdx.x == 0 && threadIdx.x < size % 16 / 4) {
+    const uint4 w = junk(address + 16 * whole, seed);
+    const unsigned words[4] = {w.x, w.y, w.z, w.w};
+    mine += ((const unsigned*)address)[4 * whole + threadIdx.x] == words[threadIdx.x];
   }
   if (mine) atomicAdd(count, mine);
 }
 
-// Zones are (address, size) pairs; *first becomes the lowest address whose byte is not junk.
+// Zones are (address, size) pairs, one a block; sizes are 16 at least.
 extern "C" __global__ void ptxsearch_guard_fill(const u64* zones, unsigned seed) {
-  const u64 address = zones[2 * blockIdx.x], size = zones[2 * blockIdx.x + 1];
-  for (u64 i = threadIdx.x; i < size; i += blockDim.x)
-    *(unsigned char*)(address + i) = junk_byte(address + i, seed);
+  const u64 begin = zones[2 * blockIdx.x], end = begin + zones[2 * blockIdx.x + 1];
+  const u64 first = (begin + 15) & ~15ULL, last = end & ~15ULL;
+  for (u64 at = first + 16 * threadIdx.x; at < last; at += 16 * blockDim.x)
+    *(uint4*)at = junk(at, seed);
+  const u64 before = begin + threadIdx.x, after = last + threadIdx.x;
+  if (before < first) *(unsigned char*)before = junk_byte(before, seed);
+  if (after < end) *(unsigned char*)after = junk_byte(after, seed);
 }
 
-extern "C" __global__ void ptxsearch_guard_check(const u64* zones, unsigned seed, u64* first) {
-  const u64 address = zones[2 * blockIdx.x], size = zones[2 * blockIdx.x + 1];
-  for (u64 i = threadIdx.x; i < size; i += blockDim.x)
-    if (*(const unsigned char*)(address + i) != junk_byte(address + i, seed))
-      atomicMin(first, address + i);
+__device__ __forceinline__ bool is_junk(u64 at, unsigned seed) {
+  return *(const unsigned char*)at == junk_byte(at, seed);
 }
 
-// Add to *digest a sum over the words at `address` that depends on each word and its place.
+// *first_bad becomes the lowest address in a zone whose byte is not junk.
+extern "C" __global__ void ptxsearch_guard_check(const u64* zones, unsigned seed, u64* first_bad) {
+  const u64 begin = zones[2 * blockIdx.x], end = begin + zones[2 * blockIdx.x + 1];
+  const u64 first = (begin + 15) & ~15ULL, last = end & ~15ULL;
+  for (u64 at = first + 16 * threadIdx.x; at < last; at += 16 * blockDim.x) {
+    const uint4 v = *(const uint4*)at, w = junk(at, seed);
+    if (v.x == w.x && v.y == w.y && v.z == w.z && v.w == w.w) continue;
+    for (u64 byte = at + 16; byte-- > at;)
+      if (!is_junk(byte, seed)) atomicMin(first_bad, byte);
+  }
+  const u64 before = begin + threadIdx.x, after = last + threadIdx.x;
+  if (before < first && !is_junk(before, seed)) atomicMin(first_bad, before);
+  if (after < end && !is_junk(after, seed)) atomicMin(first_bad, after);
+}
+
+__device__ __forceinline__ u64 share(unsigned word, u64 index) {
+  return (u64)mix(word ^ (unsigned)index * 0x9e3779b9U) * ((index << 1) | 1);
+}
+
+// Add to *digest a sum over the words at `address` (a multiple of 16) that depends on each word
+// and its place.
 extern "C" __global__ void ptxsearch_digest(u64 address, u64 size, u64* digest) {
-  const u64 step = (u64)gridDim.x * blockDim.x;
+  const u64 step = (u64)gridDim.x * blockDim.x, whole = size / 16;
   u64 sum = 0;
-  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < size / 4; i += step) {
-    const unsigned word = ((const unsigned*)address)[i];
-    sum += (u64)mix(word ^ (unsigned)i * 0x9e3779b9U) * ((i << 1) | 1);
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < whole; i += step) {
+    const uint4 v = ((const uint4*)address)[i];
+    sum += share(v.x, 4 * i) + share(v.y, 4 * i + 1) + share(v.z, 4 * i + 2) + share(v.w, 4 * i + 3);
+  }
+  if (blockIdx.x == 0 && threadIdx.x < size % 16 / 4) {
+    const u64 index = 4 * whole + threadIdx.x;
+    sum += share(((const unsigned*)address)[index], index);
   }
   if (blockIdx.x == 0 && threadIdx.x < size % 4) {
     const u64 at = address + (size & ~3ULL) + threadIdx.x;
