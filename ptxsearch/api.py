@@ -16,6 +16,7 @@ from ptxsearch.config import DEFAULT_ARCH, make_evaluator, make_policy, open_sto
 from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import ProviderPaused, UsageError
 from ptxsearch.evaluation import Evaluation
+from ptxsearch.gpu import CudaDevice, CudaDevices
 from ptxsearch.kernel import Idea, Kernel, Proposal
 from ptxsearch.llm import Ledger, exchanges, from_spec
 from ptxsearch.menu import Menu
@@ -50,6 +51,7 @@ def optimize(
 
     `llm` None proposes from the built-in menu alone. `store` is a path: the same call with the
     same store resumes. Ctrl-C ends the run with the best so far. `on_trial` hears of every trial.
+    `workers` threads judge kernels, by default two for each GPU and one without.
     """
     chosen = make_policy(policy)
     opened = open_store(store)
@@ -66,13 +68,22 @@ def optimize(
             seed=seed,
         )
         attach(search, evaluator)
-        result = drive(search, evaluator, workers=workers or 1, on_trial=on_trial)
+        threads = workers if workers is not None else default_workers(evaluator)
+        result = drive(search, evaluator, workers=threads, on_trial=on_trial)
         if result.state == "interrupted":
             return result
         return _with_cubin(certified(result, task, evaluator), evaluator)
     finally:
         if isinstance(opened, SQLiteStore) and opened is not store:
             opened.close()
+
+
+def default_workers(evaluator: Evaluator) -> int:
+    """Two for each GPU, so that one compiles and checks while the other times; else one."""
+    device = evaluator.device if isinstance(evaluator, Pipeline) else None
+    if isinstance(device, CudaDevices):
+        return 2 * len(device.gpus)
+    return 2 if isinstance(device, CudaDevice) else 1
 
 
 def make_proposers(

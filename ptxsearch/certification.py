@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from ptxsearch.evaluation import Built, Evaluation, Failure
 from ptxsearch.export import launch_document
-from ptxsearch.gpu import CudaDevice
+from ptxsearch.gpu import CudaDevice, CudaDevices
 from ptxsearch.gpu.final import Certificate, certify_task
 from ptxsearch.kernel import Kernel
 from ptxsearch.pipeline import Pipeline
-from ptxsearch.protocols import Evaluator
+from ptxsearch.protocols import Device, Evaluator
 from ptxsearch.tasks import Task
 from ptxsearch.trial import Best, Result, Trial
 
@@ -58,7 +58,14 @@ def certified(result: Result, task: Task, evaluator: Evaluator) -> Result:
 
 def is_certifying(evaluator: Evaluator) -> bool:
     """Whether an evaluator judges on a GPU, where results are certified."""
-    return isinstance(evaluator, Pipeline) and isinstance(evaluator.device, CudaDevice)
+    return isinstance(evaluator, Pipeline) and _gpu(evaluator.device) is not None
+
+
+def _gpu(device: Device) -> CudaDevice | None:
+    """The GPU that this thread certifies on."""
+    if isinstance(device, CudaDevices):
+        return device.mine
+    return device if isinstance(device, CudaDevice) else None
 
 
 def certificates(
@@ -66,13 +73,14 @@ def certificates(
 ) -> dict[str, Certificate] | Failure:
     """A certificate by timed workload for the fastest of `kernels`, or the failure of one."""
     assert isinstance(evaluator, Pipeline)
-    assert isinstance(evaluator.device, CudaDevice)
+    gpu = _gpu(evaluator.device)
+    assert gpu is not None
     made = [evaluator.build(kernel) for kernel in (*kernels, task.baseline)]
     built = [item for item in made if isinstance(item, Built)]
     if len(built) != len(made):
         return Failure(unsupported="a finalist or the baseline does not compile any more")
     return certify_task(
-        evaluator.device,
+        gpu,
         task,
         built[:-1],
         built[-1],

@@ -50,7 +50,9 @@ Trials = Annotated[int | None, typer.Option(help="most trials; free ones are not
 Tokens = Annotated[int | None, typer.Option(help="most tokens")]
 Dollars = Annotated[float | None, typer.Option(help="most US dollars")]
 Wall = Annotated[float | None, typer.Option(help="most seconds on the clock")]
-Workers = Annotated[int, typer.Option(help="kernels judged at once")]
+Workers = Annotated[
+    int | None, typer.Option(help="kernels judged at once; default: two for each GPU, else one")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 _err = Console(stderr=True, highlight=False, markup=False)
 
@@ -80,7 +82,7 @@ def optimize(
     arch: Arch = None,
     store: Store = None,
     seed: Seed = 0,
-    workers: Workers = 1,
+    workers: Workers = None,
     out: Annotated[Path | None, typer.Option(help="folder for the best kernel's files")] = None,
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import DeviceError, PolicyError, RecordingError, UsageError
-from ptxsearch.gpu import CudaDevice, devices
+from ptxsearch.gpu import CudaDevice, CudaDevices, devices
 from ptxsearch.pipeline import Pipeline
 from ptxsearch.policy import Policy
 from ptxsearch.protocols import Device, Evaluator, Store
@@ -81,8 +81,9 @@ def make_evaluator(
 ) -> Evaluator:
     """What judges kernels: `device` itself if it evaluates, else a pipeline on the device.
 
-    None takes a GPU where one answers and the emulator elsewhere. Strings: "cuda", "cuda:INDEX",
-    "emulated". Raises DeviceError where the device is not there.
+    None takes GPUs where some answer and the emulator elsewhere. Strings: "cuda" (every visible GPU
+    of the first one's model), "cuda:INDEX", "emulated". Raises DeviceError where the device is not
+    there.
     """
     if device is not None and not isinstance(device, str):
         if isinstance(device, Evaluator):
@@ -111,7 +112,9 @@ def _named_device(name: str | None, arch: str | None) -> Device:
     if kind == "cuda" and (not index or index.isdigit()):
         if arch is not None:
             raise UsageError(f"arch {arch} with device {name}", "leave arch out: a GPU has its own")
-        return CudaDevice(int(index or 0))
+        if index or devices() < 2:
+            return CudaDevice(int(index or 0))
+        return CudaDevices([CudaDevice(number) for number in range(devices())])
     raise DeviceError(f"no device {name!r}", "use cuda, cuda:INDEX or emulated")
 
 

@@ -79,7 +79,9 @@ class AuditedDevice(Device, Protocol):
     """A device that keeps the outputs of some timed launches, chosen at random, for checking."""
 
     def audit(self) -> Sequence[tuple[int, Inputs, Outputs]]:
-        """Since the last call: (index into `builts`, the inputs, the outputs it left)."""
+        """Of the calling thread's `time` since its last call: (index into `builts`, the inputs,
+        the outputs it left).
+        """
         ...
 
 

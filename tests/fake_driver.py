@@ -37,7 +37,15 @@ class FakeDriver:
 
     def __init__(self, index: int) -> None:
         self.properties = Properties(
-            "Fake GPU", "sm_90", f"{os.getppid():032x}", 13000, 4, 1 << 30, 1 << 16, 1 << 10, 1e9
+            "Fake GPU",
+            "sm_90",
+            f"{index:04x}{os.getppid():028x}",
+            13000,
+            4,
+            1 << 30,
+            1 << 16,
+            1 << 10,
+            1e9,
         )
         self.blocks: dict[int, Array] = {}
         self.next = 1 << 32

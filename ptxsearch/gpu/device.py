@@ -6,11 +6,11 @@ when a kernel took it down, and asks NVIDIA's tools what happened.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +18,8 @@ import numpy as np
 from ptxsearch.errors import DeviceError, UsageError
 from ptxsearch.evaluation import Array, Built, Counters, Failure, Inputs, Outputs
 from ptxsearch.gpu import ncu, sanitizer
-from ptxsearch.gpu.batches import Case, batches, bound, bounds
-from ptxsearch.gpu.checks import Checked
+from ptxsearch.gpu.batches import Case, bound
+from ptxsearch.gpu.checker import Checker, key
 from ptxsearch.gpu.cuda import binding
 from ptxsearch.gpu.holdings import Held, Holdings
 from ptxsearch.gpu.instruments import compile_instruments
@@ -28,6 +28,7 @@ from ptxsearch.gpu.process import CUDA_DRIVER
 from ptxsearch.gpu.rounds import Timed
 from ptxsearch.gpu.runner import Runner
 from ptxsearch.gpu.sequence import Program, program
+from ptxsearch.gpu.settings import Settings
 from ptxsearch.race import Guard, guard
 from ptxsearch.tasks import Workload
 
@@ -39,24 +40,6 @@ AUDITS_KEPT = 64
 MOST_REPEATS = 16
 GUARD_GROUPS = 3
 GUARD_EVERY = 50
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a device works: `memory` bytes it may take, input `sets` kept for each workload.
-
-    `recycle` kernels renew its process, `explain` asks compute-sanitizer about crashes. Modules
-    and buffers are new after `group` rounds; `placements` copies of as many sets rotate.
-    """
-
-    memory: int = 16 << 30
-    sets: int = 8
-    recycle: int = 50
-    explain: bool = True
-    group: int = 20
-    placements: int = 4
-    audit_bytes: int = 64 << 20
-    seed: int = 0
 
 
 def devices() -> int:
@@ -91,8 +74,15 @@ class CudaDevice:
         self._runner.instruments = instruments or compile_instruments(self.arch)
         self._lock = DeviceLock(self.properties.uuid)
         self._holdings = Holdings(self.settings.sets)
-        self._seconds: dict[tuple[bytes, str], float] = {}
-        self._audits: list[tuple[int, Inputs, Outputs]] = []
+        self._checker = Checker(
+            self._runner,
+            lock=self._lock,
+            holdings=self._holdings,
+            settings=self.settings,
+            visible=self._visible,
+        )
+        # Threads time different kernels: each one hears of its own launches alone.
+        self._audits: dict[int, list[tuple[int, Inputs, Outputs]]] = {}
         self._counter = itertools.count(self.settings.seed << 32)
         self.last_times: Timed | None = None
         self._unguarded = GUARD_EVERY
@@ -112,77 +102,7 @@ class CudaDevice:
 
         Cases are taken as they are needed, as many at a time as their results may be held.
         """
-        for batch in batches(cases, memory=self.settings.memory, sets=self.settings.sets):
-            for result in self._results(built, batch, timeout):
-                yield result
-                if isinstance(result, Failure):
-                    return
-
-    def _results(
-        self, built: Built, batch: Sequence[Case], timeout: float
-    ) -> Iterator[Outputs | Failure]:
-        """The results of a batch, up to the first failure."""
-        rest = list(batch)
-        while rest:
-            checked = self._check(built, rest, timeout)
-            yield from (left.outputs for left in checked.lefts)
-            rest = rest[len(checked.lefts) :]
-            if checked.failure is None:
-                continue
-            # Which set it was shows when they run one by one.
-            for case in rest[: checked.among] if checked.among > 1 else ():
-                alone = self._check(built, [case], timeout)
-                yield from (left.outputs for left in alone.lefts)
-                if alone.failure is not None:
-                    yield alone.failure
-                    return
-            yield checked.failure
-            return
-
-    def _check(self, built: Built, cases: Sequence[Case], timeout: float) -> Checked:
-        """One job of the process for cases; a failure comes explained."""
-        made = bounds(built, cases)
-        if isinstance(made, Failure):
-            return Checked((), made)
-        try:
-            checked = self._job(built, cases[: len(made)], made, timeout)
-        except DeviceError:
-            # Sets that this one does not need may be in its way.
-            self._runner.clear()
-            checked = self._job(built, cases[:1], made[:1], timeout)
-        if checked.failure is not None and checked.among == 1:
-            index = len(checked.lefts)
-            explained = self._explained(checked.failure, made[index], cases[index][1])
-            return replace(checked, failure=explained)
-        return checked
-
-    def _job(
-        self, built: Built, cases: Sequence[Case], programs: Sequence[Program], timeout: float
-    ) -> Checked:
-        with self._lock.held(shared=True):
-            self._runner.renew([built.cubin], self.settings.recycle)
-            sets = []
-            for workload, inputs in cases:
-                held, dropped = self._holdings.keep(workload, inputs)
-                sets.append(held)
-                for old in dropped:
-                    self._runner.drop(old)
-            checked = self._runner.job(
-                "check",
-                sets,
-                timeout * len(sets),
-                programs=programs,
-                tokens=[held.token for held in sets],
-                timeout=timeout,
-            )
-        if isinstance(checked, Failure):
-            # The process died without a reason: that of any of the sets.
-            return Checked((), checked, among=len(sets))
-        assert isinstance(checked, Checked)
-        code = hashlib.sha256(built.cubin).digest()
-        for (workload, _), left in zip(cases, checked.lefts, strict=False):
-            self._seconds[code, workload.name] = left.seconds
-        return checked
+        return self._checker.results(built, cases, timeout=timeout)
 
     def time(self, builts: Sequence[Built], workload: Workload, rounds: int) -> Array | Failure:
         """Seconds of shape (rounds, len(builts)), interleaved, on the sets that `run` has seen.
@@ -190,13 +110,13 @@ class CudaDevice:
         With two or more sides the second is the rival: its time sets the repeats of a sample. A
         failing side is named at the start of the fault's `object`: builts[0] is the first.
         """
-        sets = self._some(self._sets(builts[0], workload))
-        programs = [bound(built, sets[-1].inputs) for built in builts]
-        for side, made in enumerate(programs):
-            if isinstance(made, Failure) and made.fault is not None:
-                return replace(made, fault=replace(made.fault, object=f"builts[{side}]"))
-        limits = [self._limit(built, workload) for built in builts]
         with self._lock.held():
+            sets = self._some(self._sets(builts[0], workload))
+            programs = [bound(built, sets[-1].inputs) for built in builts]
+            for side, made in enumerate(programs):
+                if isinstance(made, Failure) and made.fault is not None:
+                    return replace(made, fault=replace(made.fault, object=f"builts[{side}]"))
+            limits = [self._limit(built, workload) for built in builts]
             self._runner.renew([built.cubin for built in builts], self.settings.recycle)
             timed = self._runner.job(
                 "time",
@@ -218,15 +138,15 @@ class CudaDevice:
         self._unguarded += builts[0].cubin != self._candidate
         self._candidate = builts[0].cubin
         by_token = {held.token: held.inputs for held in sets}
-        self._audits += [(s, by_token[token], left.outputs) for s, token, left in timed.audits]
-        del self._audits[:-AUDITS_KEPT]
+        audits = self._audits.setdefault(threading.get_ident(), [])
+        audits += [(s, by_token[token], left.outputs) for s, token, left in timed.audits]
+        del audits[:-AUDITS_KEPT]
         samples: Array = timed.samples
         return samples
 
     def audit(self) -> Sequence[tuple[int, Inputs, Outputs]]:
-        """Since the last call: (index into `builts`, the inputs, the outputs it left)."""
-        audits, self._audits = self._audits, []
-        return audits
+        """Of this thread's `time` since its last call: (index into `builts`, inputs, outputs)."""
+        return self._audits.pop(threading.get_ident(), [])
 
     @property
     def guard_is_due(self) -> bool:
@@ -249,8 +169,8 @@ class CudaDevice:
 
         `last_profile` then says why, and holds ncu's advice where it could.
         """
-        made, inputs = self.prepared(built, workload)
         with self._lock.held():
+            made, inputs = self.prepared(built, workload)
             self.last_profile = ncu.collect(made, inputs, device=self._visible)
         return self.last_profile.counters
 
@@ -258,8 +178,8 @@ class CudaDevice:
         self, built: Built, workload: Workload, tools: Sequence[sanitizer.Tool] = sanitizer.TOOLS
     ) -> dict[str, sanitizer.Findings]:
         """What compute-sanitizer's tools find in one launch sequence."""
-        made, inputs = self.prepared(built, workload)
         with self._lock.held():
+            made, inputs = self.prepared(built, workload)
             return sanitizer.examine(made, inputs, tools=tools, device=self._visible)
 
     def stress(self, built: Built, workload: Workload, launches: int) -> Any:
@@ -318,34 +238,14 @@ class CudaDevice:
         return f"GPU-{uuid.UUID(self.properties.uuid)}"
 
     def _alone(self, job: str, built: Built, workload: Workload, **keywords: Any) -> Any:
-        made, _ = self.prepared(built, workload)
-        limit = self._limit(built, workload)
-        held = self._sets(built, workload)[-1]
         with self._lock.held():
+            made, _ = self.prepared(built, workload)
+            limit = self._limit(built, workload)
+            held = self._sets(built, workload)[-1]
             return self._runner.job(
                 job, [held], 600.0, program=made, token=held.token, limit=limit, **keywords
             )
 
     def _limit(self, built: Built, workload: Workload) -> float:
-        known = self._seconds.get(_key(built, workload))
+        known = self._checker.seconds.get(key(built, workload))
         return FLOOR_SECONDS if known is None else max(FLOOR_SECONDS, TIMES_SLOWER * known)
-
-    def _explained(self, failure: Failure, made: Program, inputs: Inputs) -> Failure:
-        """The failure with memcheck's finding, where the process died of it and a tool is there."""
-        fault = failure.fault
-        if fault is None or self._runner.alive or not self.settings.explain:
-            return failure
-        if fault.kind in ("timeout", "machine") or not sanitizer.available():
-            return failure
-        with self._lock.held():
-            examined = sanitizer.examine(made, inputs, tools=("memcheck",), device=self._visible)
-        found = examined["memcheck"]
-        if not found.faults:
-            return failure
-        first = found.faults[0]
-        message = f"{fault.message}: {first.message}"
-        return Failure(replace(first, message=message), faults=found.faults)
-
-
-def _key(built: Built, workload: Workload) -> tuple[bytes, str]:
-    return hashlib.sha256(built.cubin).digest(), workload.name
