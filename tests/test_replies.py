@@ -96,9 +96,18 @@ LOOPS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", LOOPS)
+def test_a_whole_run_tried_twelve_kernels_of_the_model_or_more(name: str) -> None:
+    """Kernels are told from the baseline and the tuner's, in the languages of the run's policy."""
+    trials = [t for t in LOOPS[name]["trials"] if t["parent"] >= 0 and t["kind"] != "tune"]
+    assert sum(t["kernel"] is not None for t in trials) >= 12
+    languages = {t["kernel"]["language"] for t in trials if t["kernel"] is not None}
+    assert languages == ({"cuda", "ptx"} if LOOPS[name]["language"] == "both" else {"cuda"})
+
+
+@pytest.mark.parametrize("name", LOOPS)
 def test_answers_deep_in_a_tree_become_the_kernels_that_were_tried(name: str) -> None:
     """The kernel that a request shows reads back, and the answer to it is the recorded trial."""
-    baseline = load_task(f"level1/{name}").baseline
+    baseline, language = load_task(f"level1/{name}").baseline, LOOPS[name]["language"]
     tried = {t["kernel"]["source"] for t in LOOPS[name]["trials"] if t["kernel"] is not None}
     parent: Kernel | None = None
     for exchange in LOOPS[name]["exchanges"]:
@@ -108,11 +117,11 @@ def test_answers_deep_in_a_tree_become_the_kernels_that_were_tried(name: str) ->
         if exchange["purpose"] == "implement":
             shown = exchange["messages"][0]["content"].split("The kernel to improve")[1]
             code = shown.split("\n\nFeedback on this kernel")[0].split("\n\nImplement this")[0]
-            found = parse_implementation(code, baseline, "cuda")
+            found = parse_implementation(code, baseline, language)
             assert isinstance(found, Kernel), found
             parent = found
         assert parent is not None
-        kernel = parse_implementation(exchange["reply"], parent, "cuda")
+        kernel = parse_implementation(exchange["reply"], parent, language)
         if isinstance(kernel, Kernel) and kernel.source in tried:
             tried.discard(kernel.source)
     assert tried <= {baseline.source}
