@@ -4,12 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# benchmarks/ and policies/ are packages that lie beside ptxsearch/, so an editable install goes by an
+# import hook, at which setuptools warns of folders with the package's name: there is just one.
+EDITABLE := PYTHONWARNINGS="ignore:Editable installation"
+
 .PHONY: demo test check slow gpu bench installs clean
 
 $(STAMP): setup.cfg
 	test -x "$(BIN)/python" || "$(PYTHON)" -m venv "$(VENV)"
 	"$(BIN)/python" -m pip install --quiet --upgrade pip
-	"$(BIN)/python" -m pip install --quiet --editable ".[test]"
+	$(EDITABLE) "$(BIN)/python" -m pip install --quiet --editable ".[test]"
 	touch "$(STAMP)"
 
 demo: $(STAMP)

@@ -315,7 +315,7 @@ def ask(
     seed: Seed = 0,
 ) -> None:
     """Write proposals for another machine to evaluate; exit 1 where there is none now."""
-    written = ask_file(
+    asked = ask_file(
         load_task(task),
         out,
         n=n,
@@ -325,8 +325,9 @@ def ask(
         budget=_budget(trials, None, None, None),
         seed=seed,
     )
-    _err.print(f"{written} proposals in {out}")
-    if not written:
+    why = f" ({asked.why})" if asked.why else ""
+    _err.print(f"{plural(asked.written, 'proposal')} in {out}{why}", soft_wrap=True)
+    if not asked.written:
         raise typer.Exit(1)
 
 

@@ -20,12 +20,21 @@ from ptxsearch.budget import Budget
 from ptxsearch.errors import PtxsearchError, RecordingError, UsageError
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.kernel import Kernel, Proposal
+from ptxsearch.plural import plural
 from ptxsearch.policy import Policy
 from ptxsearch.protocols import LLM, Evaluator
 from ptxsearch.record import Record
 from ptxsearch.search import Search
 from ptxsearch.store import SQLiteStore
 from ptxsearch.tasks import Task
+
+
+@dataclass(frozen=True)
+class Asked(Record):
+    """How many proposals were written, and why they are fewer than were asked for."""
+
+    written: int
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,8 @@ def ask_file(
     policy: Policy,
     budget: Budget,
     seed: int,
-) -> int:
-    """Write up to `n` proposals to `path`, waiting ones first, and return how many."""
+) -> Asked:
+    """Write up to `n` proposals to `path`, waiting ones first, and say how many."""
     with SQLiteStore(store) as opened:
         search = Search(
             task,
@@ -71,8 +80,19 @@ def ask_file(
             }
             for proposal in batch
         ]
+        why = _why_no_more(search) if len(lines) < n else ""
     _write(path, lines, append=False)
-    return len(lines)
+    return Asked(len(lines), why)
+
+
+def _why_no_more(search: Search) -> str:
+    progress = search.progress
+    if progress.stopped is not None:
+        return f"the run has ended: {progress.stopped[1]}"
+    if progress.baseline is None:
+        return "the baseline is judged first: evaluate it, tell its result, then ask for more"
+    waiting = plural(len(progress.waiting), "result")
+    return f"{waiting} to come before the search decides on: evaluate and tell, then ask for more"
 
 
 def answer_batch(task: Task, proposals: Path, results: Path, evaluator: Evaluator) -> int:

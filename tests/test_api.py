@@ -305,7 +305,10 @@ def test_ask_evaluate_tell(tmp_path: Path) -> None:
     """Files go out and results come home until the run is done, as in one process."""
     task, evaluator = toy_task(), ToyEvaluator()
     rounds = 0
-    while ask_file(task, tmp_path / "p", n=4, **exchange_run(tmp_path)):
+    asked = ask_file(task, tmp_path / "p", n=4, **exchange_run(tmp_path))
+    assert asked.written == 1
+    assert "the baseline is judged first" in asked.why
+    while ask_file(task, tmp_path / "p", n=4, **exchange_run(tmp_path)).written:
         results = tmp_path / f"r{rounds}"
         answer_batch(task, tmp_path / "p", results, evaluator)
         told = tell_file(task, results, **exchange_run(tmp_path))
@@ -324,7 +327,7 @@ def test_result_files_that_went_wrong(tmp_path: Path) -> None:
     ask_file(task, tmp_path / "p", n=1, **exchange_run(tmp_path))
     answer_batch(task, tmp_path / "p", tmp_path / "r", evaluator)
     tell_file(task, tmp_path / "r", **exchange_run(tmp_path))
-    assert ask_file(task, tmp_path / "p", n=5, **exchange_run(tmp_path)) >= 4
+    assert ask_file(task, tmp_path / "p", n=5, **exchange_run(tmp_path)).written >= 4
     answer_batch(task, tmp_path / "p", tmp_path / "r2", evaluator)
     lines = (tmp_path / "r2").read_text().splitlines()
     foreign = json.dumps({**json.loads(lines[0]), "run": "elsewhere"})
@@ -339,7 +342,7 @@ def test_result_files_that_went_wrong(tmp_path: Path) -> None:
         assert word in reasons
     assert told.missing == (json.loads(lines[0])["id"],)
     again = ask_file(task, tmp_path / "p", n=1, **exchange_run(tmp_path))
-    assert again == 1
+    assert again.written == 1
     assert json.loads((tmp_path / "p").read_text())["id"] == told.missing[0]
 
 
