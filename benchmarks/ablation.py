@@ -142,8 +142,8 @@ def run_arms(
                     policy,
                     decisions=decisions,
                     seed=seed,
-                    tree=arm.tree,
                     workers=arm.workers,
+                    parts=arm.parts,
                 )
                 for seed in seeds
             ]

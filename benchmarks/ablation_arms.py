@@ -1,16 +1,20 @@
 """The arms of the ablation: the shipped policies, and `mcts` with one thing changed.
 
 Most differ in a policy's setting. What no policy can choose stands here: a tree that backs up
-means, a tree in which equal templates stay apart, and several workers.
+means, a tree in which equal templates stay apart, another rule of widening, several workers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ptxsearch import selection
 from ptxsearch.kernel import Kernel
+from ptxsearch.policy import Policy
+from ptxsearch.selection import Situation
 from ptxsearch.tree import Node, Tree
 
 
@@ -62,13 +66,33 @@ class TreeApart(Tree):
         self.settle(child, "ok", evaluation=twin.evaluation, reward=twin.reward, kernel=twin.kernel)
 
 
+def full_or_beaten(node: Node, policy: Policy, situation: Situation) -> bool:
+    """Whether a node has its width, or, the root excepted, a child that is worth more than it."""
+    taken = selection.used(node)
+    if taken >= policy.least_children and taken >= selection.width(node, policy, situation):
+        return True
+    own = math.inf if node.reward is None or node.id == 0 else node.reward
+    return any(
+        edge.node.live and not edge.alias and edge.node.value is not None and edge.node.value > own
+        for edge in node.edges
+    )
+
+
 @dataclass(frozen=True)
 class Arm:
-    """What a run is made with: a policy's settings, the tree it grows, verdicts at a time."""
+    """What a run is made with: a policy's settings, workers, parts of the library to replace.
+
+    `parts` maps a name as `unittest.mock.patch` takes it to what stands there during a run.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    tree: type[Tree] = Tree
     workers: int = 1
+    parts: Mapping[str, Any] = field(default_factory=dict)
+
+
+MEAN = {"ptxsearch.progress.Tree": MeanTree}
+APART = {"ptxsearch.progress.Tree": TreeApart}
+BEATEN = {"ptxsearch.selection._is_full": full_or_beaten}
 
 
 POLICIES: Mapping[str, Arm] = {
@@ -98,8 +122,10 @@ SWITCHES: Mapping[str, Arm] = {
     "tuner off": Arm({"tune_share": 0.0}),
     "tuner first": Arm({"tune_share": 1.0}),
     "greedy, tuner off": Arm({"rule": "greedy", "tune_share": 0.0}),
-    "mean backup": Arm(tree=MeanTree),
-    "transpositions off": Arm(tree=TreeApart),
+    "mean backup": Arm(parts=MEAN),
+    "transpositions off": Arm(parts=APART),
+    "beaten is full": Arm(parts=BEATEN),
+    "beaten is full, window 1": Arm({"window": 1}, parts=BEATEN),
     "order, 4 workers": Arm(workers=4),
     "order, 16 workers": Arm(workers=16),
     "window 16, 16 workers": Arm({"window": 16}, workers=16),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxsearch import progress
 from ptxsearch.budget import Budget
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.policy import Policy
@@ -18,7 +19,6 @@ from ptxsearch.protocols import Evaluator, Proposer
 from ptxsearch.reward import log_speedup
 from ptxsearch.search import Search
 from ptxsearch.tasks import Task
-from ptxsearch.tree import Tree
 
 Floats = NDArray[np.float64]
 
@@ -51,11 +51,16 @@ def search(
     *,
     decisions: int,
     seed: int,
-    tree: type[Tree] = Tree,
     workers: int = 1,
+    parts: Mapping[str, Any] | None = None,
 ) -> Run:
-    """One run of exactly `decisions` decisions after the baseline, fewer where ideas end."""
-    with mock.patch.object(progress, "Tree", tree):
+    """One run of exactly `decisions` decisions after the baseline, fewer where ideas end.
+
+    `parts` names what of the library is replaced meanwhile, and by what.
+    """
+    with ExitStack() as replaced:
+        for name, part in (parts or {}).items():
+            replaced.enter_context(mock.patch(name, part))
         run = Search(
             world.task,
             proposers=[world.proposer],
@@ -63,8 +68,8 @@ def search(
             budget=Budget(trials=decisions + 1, proposals=decisions + 1),
             seed=seed,
         )
-    elapsed = _drive(run, world, decisions=decisions, workers=workers)
-    run.stop("done", "the decisions are made")
+        elapsed = _drive(run, world, decisions=decisions, workers=workers)
+        run.stop("done", "the decisions are made")
     trials = run.progress.trials[1:]
     base = run.progress.trials[0].evaluation
     gains = [log_speedup(t.evaluation, base) if t.evaluation.ok else 0.0 for t in trials]

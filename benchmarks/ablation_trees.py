@@ -3,9 +3,9 @@
 A world has 24 ideas (or 6) of three variants each. A kernel is the set of ideas it holds. Its log
 speedup is a saturating function of the ideas' gains, a quarter of which interact; a few pairs
 pay only together although one of them alone costs time. Proposals at a node are drawn with
-replacement, the obvious ones more often, so that they repeat the more a node is expanded. Every
-kernel has two parameters that cost up to 23 % where they are wrong. All of it follows from the
-world's family and seed.
+replacement, the obvious ones more often, so that they repeat the more a node is expanded; in some
+worlds they end. Every kernel has two parameters that cost up to 23 % where they are wrong. All of
+it follows from the world's family and seed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ class Family:
 
     `gain` is the mean of a helpful idea's log speedup, `ceiling` the log speedup that gains
     saturate at, `traps` the share of pairs that pay only together, `told` how well priors
-    correlate with gains.
+    correlate with gains. A node has `plan` different ideas, and then none; without, ideas are drawn
+    with replacement for ever.
     """
 
     ideas: int = 24
+    plan: int | None = None
 
     failing: float = 0.7
     gain: float = 0.15
@@ -57,15 +59,21 @@ FAMILIES = {
     "blind priors": Family(told=0.0),
     "half fail": Family(failing=0.5),
 }
-# So few ideas that the same kernel is reached by several ways all the time.
-COMMUTING = {"few ideas": Family(ideas=6, failing=0.3)}
+# Worlds in which a node's ideas end as a model's plan does, and one with so few ideas that the same
+# kernel is reached by several ways all the time.
+OTHERS = {
+    "plans": Family(plan=8),
+    "plans, traps": Family(plan=8, traps=0.10),
+    "plans, half fail": Family(plan=8, failing=0.5),
+    "few ideas": Family(ideas=6, failing=0.3),
+}
 
 
 class World:
     """One drawn world: a task, its verdicts, and a proposer's ideas."""
 
     def __init__(self, name: str, seed: int) -> None:
-        self.family, self.seed = {**FAMILIES, **COMMUTING}[name], seed
+        self.family, self.seed = {**FAMILIES, **OTHERS}[name], seed
         digest = hashlib.sha256(f"{name}:{seed}".encode()).digest()
         self._salt = digest.hex()
         rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
@@ -124,19 +132,26 @@ class World:
         self, view: TreeView, node: Node, n: int, rng: np.random.Generator
     ) -> list[Proposal]:
         """One child of `node` by an idea it does not hold yet, drawn with replacement."""
-        if node.kernel is None:
+        plan = self.family.plan
+        if node.kernel is None or (plan is not None and len(node.edges) >= plan):
             return []
         held = {int(token[:-1]) for token in node.kernel.source.split()[1:]}
         open_ = [i for i in range(self.family.ideas) if i not in held]
         if not open_:
             return []
+        tried = {child.edit.summary for child in view.children(node)} if plan is not None else set()
+        drawn = self._idea(open_, rng)
+        while drawn in tried:
+            drawn = self._idea(open_, rng)
+        tokens = sorted([*node.kernel.source.split()[1:], drawn])
+        kernel = replace(node.kernel, source=" ".join(["start", *tokens]))
+        edit = Edit(f"idea{drawn[:-1]}", drawn)
+        return [Proposal("", node.id, kernel, edit, prior=float(self.priors[int(drawn[:-1])]))]
+
+    def _idea(self, open_: list[int], rng: np.random.Generator) -> str:
         weights = self.obvious[open_]
         idea = int(rng.choice(open_, p=weights / weights.sum()))
-        variant = VARIANTS[int(rng.choice(len(VARIANTS), p=[0.5, 0.3, 0.2]))]
-        tokens = sorted([*node.kernel.source.split()[1:], f"{idea}{variant}"])
-        kernel = replace(node.kernel, source=" ".join(["start", *tokens]))
-        edit = Edit(f"idea{idea}", f"{idea}{variant}")
-        return [Proposal("", node.id, kernel, edit, prior=float(self.priors[idea]))]
+        return f"{idea}{VARIANTS[int(rng.choice(len(VARIANTS), p=[0.5, 0.3, 0.2]))]}"
 
     def _quality(self, idea: int, variant: str) -> float:
         return 0.5 + 0.5 * self._draw(f"quality {idea}{variant}")

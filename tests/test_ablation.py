@@ -13,6 +13,7 @@ import pytest
 
 from ptxsearch.kernel import Edit, Kernel
 from ptxsearch.policy import Policy
+from ptxsearch.selection import Situation
 from ptxsearch.tree import Node, Tree
 
 ROOT = Path(__file__).parent.parent
@@ -115,7 +116,8 @@ def child(tree: Tree, parent: Node, kernel: Kernel | None, reward: float | None 
 def test_a_mean_tree_backs_up_the_mean_of_what_passed(ablation: ModuleType) -> None:
     """Rewards 0 over .4 (over .8 and a failure) and -.2: the means are .6 and .25; one may fall."""
     start = ablation.drawn_world("plain", 0).task.baseline
-    tree = ablation.SWITCHES["mean backup"].tree(start)
+    (made,) = ablation.SWITCHES["mean backup"].parts.values()
+    tree = made(start)
     tree.settle(tree.root, "ok", reward=0.0)
     first = child(tree, tree.root, start, 0.4)
     deep = child(tree, first, start, 0.8)
@@ -129,7 +131,8 @@ def test_a_mean_tree_backs_up_the_mean_of_what_passed(ablation: ModuleType) -> N
 def test_templates_kept_apart_share_no_node_but_with_a_sibling(ablation: ModuleType) -> None:
     """By another parent an equal template is a node with the twin's reward; a sibling repeats."""
     start = ablation.drawn_world("plain", 0).task.baseline
-    tree = ablation.SWITCHES["transpositions off"].tree(start)
+    (grown,) = ablation.SWITCHES["transpositions off"].parts.values()
+    tree = grown(start)
     tree.settle(tree.root, "ok", reward=0.0)
     made = replace(start, source="start 1a 2b")
     twin = child(tree, child(tree, tree.root, replace(start, source="start 1a"), 0.1), made, 0.3)
@@ -160,3 +163,28 @@ def test_workers_change_the_order_of_verdicts_and_in_order_mode_nothing_else(
     assert one.proposals == ordered.proposals != live.proposals
     assert len(live.statuses) == 40
     assert live.elapsed < ordered.elapsed < one.elapsed / 2
+
+
+def test_a_world_of_plans_has_so_many_different_ideas_at_a_node(ablation: ModuleType) -> None:
+    """A plan of ideas is 8 different ones; a node that had them is asked for no more."""
+    run = ablation.search(
+        ablation.drawn_world("plans", 2),
+        Policy(rule="best_of_n", stop_within=0.0, tune_share=0.0),
+        decisions=20,
+        seed=2,
+    )
+    assert len(set(run.proposals)) == len(run.proposals) == 8
+
+
+def test_a_node_that_a_child_beats_is_full(ablation: ModuleType) -> None:
+    """One better child fills a node, not the root; a worse one does not."""
+    (rule,) = ablation.SWITCHES["beaten is full"].parts.values()
+    tree = Tree(ablation.drawn_world("plain", 0).task.baseline)
+    tree.settle(tree.root, "ok", reward=0.0)
+    first = child(tree, tree.root, None, 0.3)
+    child(tree, first, None, 0.2)
+    now = Policy(), Situation()
+    assert not rule(first, *now)
+    child(tree, first, None, 0.4)
+    assert rule(first, *now)
+    assert not rule(tree.root, *now)
