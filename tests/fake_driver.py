@@ -56,11 +56,14 @@ class FakeDriver:
         self.launches: list[str] = []
         self.queued = False
         self.waits = 0
+        self.running = False
+        self.asked_while_running = 0
 
     def free_memory(self) -> int:
         return 1 << 30
 
     def allocate(self, size: int) -> int:
+        self.asked_while_running += self.running
         self.next += 1 << 12
         address = self.next
         self.blocks[address] = np.zeros(size, np.uint8)
@@ -114,7 +117,7 @@ class FakeDriver:
     def _wait(self) -> None:
         """Count one trip to the device: the host waits for work that it queued since the last."""
         self.waits += self.queued
-        self.queued = False
+        self.queued = self.running = False
 
     def function(self, module: Any, name: str, shared: int, cluster: int) -> Function:
         if module == INSTRUMENTS:
@@ -172,6 +175,7 @@ class FakeDriver:
 
     def _kernel(self, kernel: dict[str, Any], a: list[int]) -> None:
         self.launches.append(kernel["do"])
+        self.running = True
         self.now += kernel["seconds"] * (
             1 + kernel.get("noise", 0.0) * self.noise.standard_normal()
         )

@@ -16,7 +16,7 @@ from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Failure
 from ptxsearch.gpu.driver import DriverError
 from ptxsearch.gpu.faults import failure_of, is_final, timed_out
-from ptxsearch.gpu.inspection import Inspection
+from ptxsearch.gpu.inspection import SLOTS, Inspection
 from ptxsearch.gpu.memory import Placement
 from ptxsearch.gpu.sequence import ArgumentMismatch, Loaded, Program
 from ptxsearch.gpu.session import SETTLE_SECONDS, Left, Session
@@ -24,7 +24,7 @@ from ptxsearch.gpu.timing import Hang
 
 __all__ = ["Checked", "Checks", "check"]
 
-AHEAD = 8
+FEW_LAUNCHES = 32
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,15 @@ class _Line:
         done = len(self.lefts)
         if not done or self.plan.programs[done - 1] != program:
             return 0
-        return AHEAD - 1 if AHEAD * self.lefts[-1].seconds < self.plan.seconds else 0
+        quick = SLOTS * self.lefts[-1].seconds < self.plan.seconds
+        return SLOTS - 1 if quick and len(program.launches) <= FEW_LAUNCHES else 0
 
     def _queue(self, program: Program, token: int) -> None:
         """Place a set, launch on it and have it inspected, without waiting for any of it."""
-        if not self.session.inspector.fits(self.session.sets[token]):
+        inputs, scratch = self.session.sets[token], list(program.scratch.values())
+        # The driver may wait, without a limit, for a kernel that hangs before it gives memory.
+        spare = self.session.memory.spare(inputs, scratch)
+        if not (spare and self.session.inspector.fits(inputs)):
             self._drain()
         self.suspects = len(self.pending) + 1
         placement: Placement | None = None

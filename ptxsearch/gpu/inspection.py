@@ -18,9 +18,10 @@ from ptxsearch.gpu.driver import Driver
 from ptxsearch.gpu.instruments import NOTHING, Cells, Instruments
 from ptxsearch.gpu.memory import InputSet, Placement
 
-__all__ = ["Found", "Inspection", "Inspector", "Slot"]
+__all__ = ["SLOTS", "Found", "Inspection", "Inspector", "Slot"]
 
 STAGE_BYTES = 20 << 20
+SLOTS = 8
 _ALIGN = 64
 
 
@@ -67,15 +68,15 @@ class Inspector:
         self._driver, self._instruments = driver, instruments
         self._stage = driver.pinned(STAGE_BYTES)
         self._used = self._reading = 0
-        self._slots: list[Slot] = []
+        self._slots = [
+            Slot(driver.event(), driver.event(), driver.event(), cells)
+            for cells in Cells.several(driver, SLOTS)
+        ]
         self.arena = Arena()
 
     def slot(self) -> Slot:
-        """A slot that nothing queued uses; it is free again once its inspection was read."""
-        if self._slots:
-            return self._slots.pop()
-        driver = self._driver
-        return Slot(driver.event(), driver.event(), driver.event(), Cells(driver))
+        """One of the `SLOTS` that nothing queued uses; free again once its inspection was read."""
+        return self._slots.pop()
 
     def spare(self, slot: Slot) -> None:
         """Take back a slot with which nothing was queued."""

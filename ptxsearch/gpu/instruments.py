@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxsearch.errors import ToolchainError, UsageError
+from ptxsearch.evaluation import Array
 from ptxsearch.gpu.driver import Driver, Function
 from ptxsearch.toolchain import CompileFailure, compile_kernel
 
@@ -65,11 +66,16 @@ class Cells:
     Both ways the host's side is pinned, so that neither waits for the device.
     """
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._address = driver.allocate(8 * CELLS)
-        host = driver.pinned(16 * CELLS).view(np.uint64)
+    def __init__(self, driver: Driver, address: int, host: Array) -> None:
+        self._driver, self._address = driver, address
         self._before, self._after = host[:CELLS], host[CELLS:]
+
+    @classmethod
+    def several(cls, driver: Driver, count: int) -> list[Cells]:
+        """So many groups of cells that do not share any."""
+        address = driver.allocate(8 * CELLS * count)
+        host = driver.pinned(16 * CELLS * count).view(np.uint64).reshape(count, 2 * CELLS)
+        return [cls(driver, address + 8 * CELLS * n, host[n]) for n in range(count)]
 
     def set(self, values: Sequence[int]) -> list[int]:
         """Queue the setting of a cell for each value. Returns their addresses on the device."""

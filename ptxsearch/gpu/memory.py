@@ -7,6 +7,7 @@ with outputs and scratch. Everything counts against one budget of bytes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -74,6 +75,12 @@ class InputSet:
         return tuple(name for name in self.arrays if self.roles[name] in _WRITTEN)
 
 
+def _footprints(inputs: InputSet, scratch: Sequence[int]) -> list[int]:
+    """The bytes of each region of a placement, then those of its table of guards."""
+    sizes = [*(array.nbytes for array in inputs.arrays.values()), *scratch]
+    return [*map(footprint, sizes), 16 * 2 * len(sizes)]
+
+
 @dataclass
 class Placement:
     """One copy of a set: a region for each array and for each scratch buffer, and the guards."""
@@ -120,7 +127,7 @@ class Memory:
         self._sizes: dict[int, int] = {}
         self._spare: dict[int, list[int]] = {}
         self._rng = np.random.default_rng(0)
-        self._cells = Cells(driver)
+        (self._cells,) = Cells.several(driver, 1)
         self._tables = driver.pinned(TABLE_BYTES)
         self._table = 0
         self.budget = min(budget, driver.free_memory() * 9 // 10)
@@ -149,6 +156,14 @@ class Memory:
         address = self._driver.allocate(block)
         self._sizes[address] = block
         return address
+
+    def spare(self, inputs: InputSet, scratch: Sequence[int]) -> bool:
+        """Whether a placement would be of spare blocks alone, without a word to the driver."""
+        needed = Counter(_block(size) for size in _footprints(inputs, scratch))
+        return all(
+            len(self._spare.get(block, ())) >= SPARE_BLOCKS + count
+            for block, count in needed.items()
+        )
 
     def free(self, address: int) -> None:
         """Give an allocation back, to be kept spare."""
@@ -186,9 +201,11 @@ class Memory:
         """A copy of a set, `scratch` bytes each beside it, guards filled."""
         regions: list[Region] = []
         try:
-            for size in [*(array.nbytes for array in inputs.arrays.values()), *scratch]:
-                regions.append(Region(self.allocate(footprint(size)) + GUARD, size))
-            zones = self.allocate(16 * 2 * len(regions))
+            sizes = [*(array.nbytes for array in inputs.arrays.values()), *scratch]
+            *footprints, table_size = _footprints(inputs, scratch)
+            for size, whole in zip(sizes, footprints, strict=True):
+                regions.append(Region(self.allocate(whole) + GUARD, size))
+            zones = self.allocate(table_size)
         except DriverError:
             for region in regions:
                 self.free(region.base)

@@ -79,7 +79,7 @@ class Session:
     def probe(self) -> bool:
         """Whether the device computes: a fill is found again. Raises DriverError or Hang."""
         address = self.memory.allocate(4096)
-        cells = Cells(self.driver)
+        (cells,) = Cells.several(self.driver, 1)
         (cell,) = cells.set([0])
         self.instruments.fill(address, 4096, 7)
         self.instruments.unwritten(address, 4096, 7, cell)
