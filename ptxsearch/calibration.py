@@ -152,15 +152,18 @@ def calibrate(
 
     Workloads that the task lists in `calibrated_at` are calibrated at those sizes: what errs is
     the same, only fewer independent rows. Exact outputs need none. Raises TaskError where a float
-    output has no `variant` function to calibrate with.
+    output has neither a `variant` function to calibrate with nor a stated tolerance.
     """
     floats = [p for p in task.outputs if p.dtype in FLOATS and task.scale_of(p.name) != "exact"]
+    if task.variant is None:
+        floats = [param for param in floats if param.name not in task.tolerance]
     if not floats:
         return {}
     if task.variant is None:
         raise TaskError(
-            f"task {task.name!r} has no variant function",
-            "define variant(arithmetic, **inputs) beside the reference, or state a tolerance",
+            f"task {task.name!r} has no variant function to calibrate {floats[0].name} with",
+            "write variant(arithmetic, **inputs) in reference.py, or state in task.yaml "
+            f"`tolerance: {{{floats[0].name}: 1e-6}}` (docs/tasks.md)",
         )
     found = {}
     for workload in workloads or task.workloads:

@@ -23,11 +23,13 @@ from ptxsearch.doctor import diagnose
 from ptxsearch.doctor import to_dict as doctor_dict
 from ptxsearch.errors import PtxsearchError, UsageError
 from ptxsearch.exchange import answer_batch, ask_file, tell_file
+from ptxsearch.inputs import distributions
 from ptxsearch.kernelfile import read_kernel
 from ptxsearch.llm import preview
 from ptxsearch.plural import plural
 from ptxsearch.taskfile import bundled, load_task, locate
 from ptxsearch.tasklint import lint as lint_task
+from ptxsearch.tasks import Task
 from ptxsearch.toolchain import CompileFailure
 from ptxsearch.trial import Trial
 from ptxsearch.verification import verify as verify_result
@@ -211,7 +213,7 @@ def lint(
     """Whether TASK can judge kernels; exit 1 where it cannot."""
     wanted = load_task(task)
     if calibrate:
-        calibration.store(calibration.calibrate(wanted), locate(task) / "calibration.json")
+        _calibrate(wanted, locate(task) / "calibration.json")
         wanted = load_task(task)
     evaluator = make_evaluator(device)
     found = lint_task(wanted, evaluate=None if quick else evaluator.evaluate)
@@ -221,6 +223,17 @@ def lint(
         console.show_complaints(Console(highlight=False), wanted, found)
     if any(complaint.severity == "error" for complaint in found):
         raise typer.Exit(1)
+
+
+def _calibrate(task: Task, path: Path) -> None:
+    _err.print(
+        f"calibrating {plural(len(task.workloads), 'workload')} on "
+        f"{plural(len(distributions(task)), 'distribution')}, seconds to minutes"
+    )
+    if found := calibration.calibrate(task):
+        calibration.store(found, path)
+    else:
+        _err.print("nothing to calibrate: every output is exact or has a stated tolerance")
 
 
 @app.command()

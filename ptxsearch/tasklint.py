@@ -170,46 +170,59 @@ def _distributions(task: Task) -> Iterator[Complaint]:
         yield Complaint(
             "error",
             "separable",
-            f"no calibration tells lowered precision from honest on {', '.join(good)}: run "
-            "ptxsearch lint --calibrate, or choose another scale",
+            f"no calibration tells lowered precision from honest on {', '.join(good)}: choose "
+            "another scale or other distributions, then run ptxsearch lint --calibrate again",
         )
     if len(distributions(task)) < 4:
         yield Complaint("warning", "distribution", "fewer than 4 distributions of inputs")
 
 
 def _is_separable(task: Task, names: list[str]) -> bool:
-    for param in task.outputs:
-        if param.dtype not in FLOATS or task.scale_of(param.name) == "exact":
-            continue
-        if param.name in task.tolerance:
-            continue
+    for output in _calibrated(task):
         found = [
             value
             for key, value in task.calibration.items()
-            if key.split()[0] == param.name and key.split()[2] in names
+            if key.split()[0] == output and key.split()[2] in names
         ]
-        if not any(value.separable for value in found):
+        if found and not any(value.separable for value in found):
             return False
     return True
 
 
+def _calibrated(task: Task) -> list[str]:
+    """The float outputs whose tolerance is to be measured."""
+    floats = [p.name for p in task.outputs if p.dtype in FLOATS]
+    return [n for n in floats if task.scale_of(n) != "exact" and n not in task.tolerance]
+
+
 def _calibration(task: Task) -> Iterator[Complaint]:
-    for param in task.outputs:
-        if task.scale_of(param.name) == "exact" or param.name in task.tolerance:
-            continue
-        missing = [
-            workload.name
+    for output in _calibrated(task):
+        pairs = [
+            (workload.name, f"{output} {workload.name} {name}")
             for workload in task.workloads
             for name in distributions(task)
-            if f"{param.name} {workload.name} {name}" not in task.calibration
         ]
-        if missing:
+        missing = [name for name, key in pairs if key not in task.calibration]
+        if len(missing) == len(pairs):
+            yield Complaint("error", "calibration", _how_to_calibrate(task, output))
+        elif missing:
             yield Complaint(
                 "warning",
                 "calibration",
-                f"{param.name} is not calibrated on {', '.join(dict.fromkeys(missing))}: run "
-                "ptxsearch lint --calibrate",
+                f"{output} is not calibrated on {', '.join(dict.fromkeys(missing))}: run "
+                "ptxsearch lint PATH --calibrate",
             )
+
+
+def _how_to_calibrate(task: Task, output: str) -> str:
+    """The whole remedy for an output without a tolerance, from what the task has."""
+    measure = "run `ptxsearch lint PATH --calibrate` (seconds to minutes)"
+    if task.variant is None:
+        measure = f"write variant(arithmetic, **inputs) in reference.py and {measure}"
+    return (
+        f"{output} has no tolerance: {measure}; or state one in task.yaml, such as "
+        f"`tolerance: {{{output}: 1e-6}}` (docs/tasks.md)"
+    )
 
 
 def _baseline(task: Task, evaluate: Evaluate) -> Iterator[Complaint]:

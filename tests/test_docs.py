@@ -9,14 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxsearch.calibration import calibrate, store
 from ptxsearch.emulation import emulate
+from ptxsearch.emulator import EmulatedDevice
 from ptxsearch.emulator.inputs import GENERATORS
 from ptxsearch.errors import KernelError, UsageError
 from ptxsearch.kernelfile import read_kernel
+from ptxsearch.pipeline import Pipeline
 from ptxsearch.taskfile import load_task
+from ptxsearch.tasklint import lint
 from ptxsearch.toolchain import CompileFailure
 
 ROOT = Path(__file__).resolve().parents[1]
+TASKS = (ROOT / "docs" / "tasks.md").read_text()
 KERNELS = (ROOT / "docs" / "kernels.md").read_text()
 
 
@@ -46,6 +51,25 @@ def test_the_launches_of_the_document_are_a_kernel_of_the_task(example: Path) ->
         (launch,) = kernel.bind(workload.sizes, frozenset(param.name for param in task.params))
         assert launch.grid[0] == -(-workload.sizes["n"] // 256)
         assert launch.block == (256, 1, 1)
+
+
+@pytest.fixture
+def rms(tmp_path: Path) -> Path:
+    """The folder of the task that docs/tasks.md shows."""
+    for name, text in re.findall(r"^`(rms/[\w.]+)`:\n```\w+\n(.*?)^```", TASKS, re.M | re.S):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path / "rms"
+
+
+def test_the_task_of_the_document_is_healthy_once_it_is_calibrated(rms: Path) -> None:
+    """Before, lint says how to calibrate; after, only wrong kernels to show it are missing."""
+    pipeline = Pipeline(EmulatedDevice())
+    (before,) = lint(load_task(str(rms)))
+    assert (before.rule, before.severity) == ("calibration", "error")
+    store(calibrate(load_task(str(rms)), sets=4), rms / "calibration.json")
+    after = lint(load_task(str(rms)), evaluate=pipeline.evaluate)
+    assert [(found.rule, found.severity) for found in after] == [("wrong", "warning")]
 
 
 def test_every_generator_of_inputs_is_described() -> None:

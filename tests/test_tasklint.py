@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from ptxsearch.evaluation import Array, Counters, Evaluation
+from ptxsearch.inputs import distributions
 from ptxsearch.kernel import Kernel, Launch
 from ptxsearch.param import Param
 from ptxsearch.taskfile import bundled, load_task
 from ptxsearch.tasklint import disagreement, lint
-from ptxsearch.tasks import Task, Workload, Wrong
+from ptxsearch.tasks import Calibration, Task, Workload, Wrong
 
 KERNEL = Kernel("", "cuda", (Launch("k", ("x", "out"), "1", "1"),))
 
@@ -96,9 +97,29 @@ def test_a_float_task_needs_a_zero_mean_full_mantissa_distribution() -> None:
     assert "distribution" in rules(vector(squares, distributions=("shifted", "ties", "uniform")))
 
 
-def test_a_task_without_calibration_cannot_tell_precision() -> None:
-    """Neither a stated tolerance nor a separable calibration: refused."""
-    assert "separable" in rules(vector(squares, tolerance={}))
+@pytest.mark.parametrize("with_variant", [False, True])
+def test_a_task_without_calibration_cannot_tell_precision(with_variant: bool) -> None:
+    """Neither a stated tolerance nor a calibration: refused once, with every step of the remedy."""
+    variant = (lambda arithmetic, x, n: arithmetic.load(x)) if with_variant else None
+    task = vector(squares, tolerance={}, variant=variant)
+    found = [c for c in lint(task) if c.rule in ("calibration", "separable")]
+    assert [c.severity for c in found] == ["error"]
+    message = found[0].message
+    assert ("write variant(arithmetic" in message) is not with_variant
+    assert "lint PATH --calibrate" in message
+    assert "`tolerance: {out: 1e-6}`" in message
+
+
+def test_a_calibration_that_tells_nothing_is_refused() -> None:
+    """Lowered precision as good as honest on every zero-mean distribution."""
+    task = vector(squares, tolerance={})
+    blind = Calibration(1e-7, 2e-7, 4e-7, False)
+    entries = {
+        f"out {workload.name} {name}": blind
+        for workload in task.workloads
+        for name in distributions(task)
+    }
+    assert "separable" in rules(replace(task, calibration=entries))
 
 
 def test_the_baseline_and_the_labelled_kernels_are_run() -> None:
