@@ -334,3 +334,14 @@ def test_idleness_counts_from_the_last_use_by_anyone() -> None:
     with theirs.held():
         pass
     assert ours.idle() < 5.0
+
+
+def test_holdings_tell_equal_labels_with_other_contents_apart() -> None:
+    """One NaN more is another set; NaNs in the same places are the same set."""
+    held = Holdings(8)
+    where = Workload("w", {"N": N})
+    made = [data(1) for _ in range(3)]
+    for inputs, places in zip(made, ([3], [3, 4], [3]), strict=True):
+        np.asarray(inputs.values["x"])[places] = np.nan
+    tokens = [held.keep(where, inputs)[0].token for inputs in made]
+    assert tokens[0] == tokens[2] != tokens[1]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxsearch.evaluation import Inputs
+from ptxsearch.evaluation import Array, Inputs
 from ptxsearch.gpu.case import input_set
 from ptxsearch.gpu.memory import InputSet
 from ptxsearch.kernel import Kernel
@@ -60,12 +60,12 @@ class Holdings:
         key = (_name(workload), _signature(inputs))
         sets = self._sets.pop(key, [])
         self._sets[key] = sets
-        for held in sets:
-            if held.inputs is inputs or _equal(held.inputs, inputs):
-                sets.remove(held)
-                # The caller tells sets apart by identity: the object it gave last is handed back.
-                sets.append(replace(held, inputs=inputs))
-                return sets[-1], []
+        same = [held for held in sets if held.inputs is inputs]
+        for held in same or (held for held in sets if _equal(held.inputs, inputs)):
+            sets.remove(held)
+            # The caller tells sets apart by identity: the object it gave last is handed back.
+            sets.append(replace(held, inputs=inputs))
+            return sets[-1], []
         held = Held(next(self._tokens), inputs, input_set(inputs))
         sets.append(held)
         dropped = sets[: -self._limit]
@@ -91,6 +91,12 @@ def _equal(left: Inputs, right: Inputs) -> bool:
         return False
     return all(
         left.roles[name] == "out"
-        or np.asarray(value).tobytes() == np.asarray(right.values[name]).tobytes()
+        or value is right.values[name]
+        or np.array_equal(_raw(value), _raw(right.values[name]))
         for name, value in left.values.items()
     )
+
+
+def _raw(value: Array | np.generic) -> Array:
+    """The bytes of a value, not copied where it is contiguous: NaNs may be equal."""
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
