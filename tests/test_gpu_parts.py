@@ -7,7 +7,9 @@ import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -345,3 +347,27 @@ def test_holdings_tell_equal_labels_with_other_contents_apart() -> None:
         np.asarray(inputs.values["x"])[places] = np.nan
     tokens = [held.keep(where, inputs)[0].token for inputs in made]
     assert tokens[0] == tokens[2] != tokens[1]
+
+
+def test_pinned_memory_is_that_which_the_driver_gave() -> None:
+    """The array lies at the driver's address, has its bytes, and can be written."""
+    given = np.arange(64, dtype=np.uint8)
+    driver = object.__new__(cuda.CudaDriver)
+    driver._d = SimpleNamespace(cuMemHostAlloc=lambda size, flags: (0, given.ctypes.data))
+    made = driver.pinned(64)
+    assert made.tobytes() == bytes(range(64))
+    made[5] = 200
+    assert given[5] == 200
+
+
+def test_arrays_of_other_types_travel_outside_the_pickle() -> None:
+    """A bf16 array of megabytes arrives equal although numpy alone would keep it in the pickle."""
+    left, right = (Channel(end) for end in socket.socketpair())
+    sent = np.arange(1 << 20, dtype=np.float32).astype(ml_dtypes.bfloat16)
+    # More than a socket's buffer would block this thread, which sends and receives.
+    left.send(sent)
+    got = right.receive(10.0)
+    assert got.dtype == sent.dtype
+    assert got.tobytes() == sent.tobytes()
+    left.close()
+    right.close()
