@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from ptxsearch.evaluation import Counters, Evaluation, Fault, Resources, Timing
 from ptxsearch.feedback import MOST_LINES, failure, feedback
 from ptxsearch.feedback.rules import RULES, Facts, stalls
 from ptxsearch.gpu.metrics import counters
+from ptxsearch.tasks import Workload
 from tests.golden import matches
-from tests.model_task import passed, task
+from tests.model_task import kernel, passed, task
 
 DATA = Path(__file__).parent / "data"
 CORPUS: dict[str, Any] = json.loads((DATA / "llm" / "feedback" / "counters.json").read_text())
@@ -212,3 +214,79 @@ def test_a_failure_names_fault_place_and_pattern() -> None:
         "pattern of the errors: the last 4 of every 32",
     )
     assert feedback(verdict) == failure(verdict)
+
+
+def modelled(seconds: dict[str, float], **counts: Any) -> Evaluation:
+    """A verdict of the emulated device whose time model saw these parts busy."""
+    extra = {f"modelled_{part}": took for part, took in seconds.items()}
+    found = replace(passed(100).counters["full"], source="emulated", extra=extra, **counts)
+    return replace(passed(100), counters={"full": found})
+
+
+def test_what_the_time_model_is_bound_by_is_named_first() -> None:
+    """The three longest parts of the modelled time stand under the source, longest first."""
+    parts = {"dram": 40e-6, "latency": 90e-6, "issue": 20e-6, "shared": 1e-6}
+    lines = feedback(modelled(parts), task=task())
+    at = lines.index("counters from the emulator on full:")
+    assert lines[at + 1].startswith("- busy longest (modelled): latency 90 us, DRAM 40 us, issue")
+    assert "more loads in flight" in lines[at + 1]
+
+
+@pytest.mark.parametrize(("shared", "felt"), [(10e-6, False), (70e-6, True)])
+def test_conflicts_behind_memory_are_no_advice(shared: float, felt: bool) -> None:
+    """Doubled wavefronts ask for padding only where shared memory is busy about as long as DRAM."""
+    verdict = modelled(
+        {"dram": 100e-6, "shared": shared}, bank_conflicts=100.0, shared_wavefronts_ideal=100.0
+    )
+    (line,) = [line for line in feedback(verdict, task=task()) if "2.00x the ideal" in line]
+    assert ("try: pad" in line) is felt
+    assert ("hidden: shared memory is busy 10 us, DRAM 100 us" in line) is not felt
+
+
+def test_a_heading_without_counters_to_tell_of_is_left_out() -> None:
+    """Counters in which no rule fires leave no empty heading."""
+    quiet = replace(passed(50), counters={"full": Counters(source="emulated")})
+    assert not any(line.startswith("counters from") for line in feedback(quiet, task=task()))
+
+
+def test_what_is_attainable_is_told_beside_the_least_time() -> None:
+    """100 us with 80 us attainable and a floor of 50 us is at 50 % and at 80 %."""
+    verdict = replace(passed(100), evidence={"floor_seconds": 50e-6, "attainable_seconds": 80e-6})
+    assert "this kernel is at 50%, at 80% of what is attainable (80 us)" in "\n".join(
+        feedback(verdict)
+    )
+
+
+def test_occupancy_counts_dynamic_shared_memory() -> None:
+    """100 KB of dynamic shared memory leave an H200 two blocks of 256 threads: 16 of 64 warps."""
+    launch = replace(kernel().launches[0], shared_bytes="102400")
+    staged = replace(kernel(), launches=(launch,))
+    bare = replace(passed(100), resources={"twice": Resources(16)})
+    (line,) = [
+        line for line in feedback(bare, task=task(), kernel=staged) if line.startswith("twice: ")
+    ]
+    assert "102,400 shared bytes, occupancy 25% (limited by shared)" in line
+    (line,) = [
+        line
+        for line in feedback(bare, bare, task=task(), kernel=staged, parent_kernel=kernel())
+        if line.startswith("twice: ")
+    ]
+    assert "102,400 (parent 0) shared bytes" in line
+
+
+def test_the_counters_shown_are_those_of_the_workload_with_most_to_gain() -> None:
+    """Of two timed sizes the one that is further from its least time is told of."""
+    two = replace(
+        task(),
+        workloads=(
+            Workload("near", {"n": 1 << 24}, timed=True),
+            Workload("far", {"n": 1 << 22}, timed=True),
+        ),
+    )
+    counted = passed(100).counters["full"]
+    verdict = replace(
+        passed(100),
+        times={name: Timing(1e-4, 1e-4, 1e-4, 1) for name in ("near", "far")},
+        counters={"near": counted, "far": counted},
+    )
+    assert "counters from the emulator on far:" in feedback(verdict, task=two)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from ptxsearch.arch import typical_gpu
 from ptxsearch.errors import PtxsearchError
 from ptxsearch.evaluation import Counters, Evaluation, Fault, Resources
+from ptxsearch.feedback import modelled
+from ptxsearch.feedback.residence import resident
 from ptxsearch.feedback.rules import RULES, STALL_ADVICE, Facts, Rule, ratio, stalls
 from ptxsearch.kernel import Kernel
 from ptxsearch.tasks import Task, Workload
@@ -18,6 +20,8 @@ from ptxsearch.tasks import Task, Workload
 MOST_LINES = 15
 WIDEST = 240
 _NOTABLE = 0.05
+# Weights, beside those of the rules, of what is better than the parent's and of what is hidden.
+_MENDED, _UNFELT = 0.2, 0.1
 
 
 def feedback(
@@ -26,15 +30,25 @@ def feedback(
     *,
     task: Task | None = None,
     kernel: Kernel | None = None,
+    parent_kernel: Kernel | None = None,
     arch: str = "sm_90",
 ) -> tuple[str, ...]:
-    """What the verdict says and what may help, the most telling first, at most 15 lines."""
+    """What the verdict says and what may help, the most telling first, at most 15 lines.
+
+    Occupancy and dynamic shared memory are told where the kernels are given.
+    """
     if not evaluation.ok:
         return failure(evaluation, most=MOST_LINES)
     before = parent if parent is not None and parent.ok else None
     lines = _times(evaluation, before)
-    lines += _resources(evaluation.resources, before.resources if before else {})
-    name = _counted(evaluation, task)
+    name = _counted(evaluation, task, arch)
+    where = _workload(task, name)
+    took, old = evaluation.resources, before.resources if before else {}
+    # Both or neither: dynamic shared bytes of one side alone would read as a change.
+    if before is None or parent_kernel is not None:
+        took = resident(took, kernel, task=task, workload=where, arch=arch)
+        old = resident(old, parent_kernel, task=task, workload=where, arch=arch)
+    lines += _resources(took, old)
     if name:
         now = _facts(evaluation, name, task=task, kernel=kernel, arch=arch)
         then = (
@@ -42,9 +56,11 @@ def feedback(
             if before and name in before.counters
             else None
         )
-        lines.append(_source_line(now.counters, name))
-        lines += _ruled(now, then, most=MOST_LINES - len(lines) - 1)
-        lines += _stalled(now.counters)
+        bound = modelled.line(now.counters)
+        told = [bound] if bound else []
+        told += _ruled(now, then, most=MOST_LINES - len(lines) - len(told) - 2)
+        told += _stalled(now.counters)
+        lines += [_source_line(now.counters, name), *told] if told else []
     if not any(c.source == "ncu" for c in evaluation.counters.values()):
         lines += _degraded(evaluation)
     return tuple(shorten(line) for line in lines[:MOST_LINES])
@@ -94,10 +110,13 @@ def _times(evaluation: Evaluation, parent: Evaluation | None) -> list[str]:
         lines.append(line)
     floor = evaluation.evidence.get("floor_seconds")
     if isinstance(floor, float) and floor > 0 and math.isfinite(evaluation.seconds):
-        share = floor / evaluation.seconds
-        lines.append(
-            f"least time by bytes and operations: {duration(floor)}; this kernel is at {share:.0%}"
-        )
+        line = f"least time by bytes and operations: {duration(floor)}; "
+        line += f"this kernel is at {floor / evaluation.seconds:.0%}"
+        attainable = evaluation.evidence.get("attainable_seconds")
+        if isinstance(attainable, float) and attainable > 0:
+            share = attainable / evaluation.seconds
+            line += f", at {share:.0%} of what is attainable ({duration(attainable)})"
+        lines.append(line)
     return lines[:4]
 
 
@@ -129,13 +148,32 @@ def _moved(now: int, before: int | None) -> str:
     return f"{now:,}" if before is None or before == now else f"{now:,} (parent {before:,})"
 
 
-def _counted(evaluation: Evaluation, task: Task | None) -> str:
-    """The workload whose counters tell most: a timed one, else the last one counted."""
-    timed = [workload.name for workload in task.timed] if task is not None else []
-    for name in (*timed, *reversed(tuple(evaluation.counters))):
-        if name in evaluation.counters:
-            return name
-    return ""
+def _counted(evaluation: Evaluation, task: Task | None, arch: str) -> str:
+    """The workload whose counters tell most: the timed one that is furthest from its least time.
+
+    Without a task it is the last one counted.
+    """
+    gpu, found = typical_gpu(arch), ""
+    worst = -1.0
+    for workload in task.timed if task is not None else ():
+        if workload.name not in evaluation.counters:
+            continue
+        timing, excess = evaluation.times.get(workload.name), 0.0
+        if task is not None and gpu is not None and timing is not None:
+            moved = task.amount("bytes_in", workload) + task.amount("bytes_out", workload)
+            work = task.amount("flops_min", workload)
+            least = max(moved / gpu.bandwidth, work / gpu.fp32_peak)
+            excess = timing.median / least if least > 0 else 0.0
+        if excess > worst:
+            worst, found = excess, workload.name
+    return found or next(iter(reversed(tuple(evaluation.counters))), "")
+
+
+def _workload(task: Task | None, name: str) -> Workload | None:
+    """The workload of that name, else the first timed one."""
+    if task is None:
+        return None
+    return next((w for w in task.workloads if w.name == name), next(iter(task.timed), None))
 
 
 def _source_line(counters: Counters, name: str) -> str:
@@ -181,11 +219,13 @@ def _ruled(now: Facts, then: Facts | None, *, most: int) -> list[str]:
             continue
         old = rule.metric(then) if then is not None else None
         if rule.fires(value, now):
-            line = f"- {rule.sentence.format(value)}{_delta(rule, value, old)}; try: {rule.action}"
-            found.append((-rule.weight(value), order, line))
+            line = f"- {rule.sentence.format(value)}{_delta(rule, value, old)}; "
+            covered = modelled.hidden(rule.name, now.counters)
+            weight = _UNFELT if covered else rule.weight(value)
+            found.append((-weight, order, line + (covered or f"try: {rule.action}")))
         elif old is not None and then is not None and rule.fires(old, then):
             line = f"- mended: {rule.sentence.format(value)}{_delta(rule, value, old)}"
-            found.append((-0.2, order, line))
+            found.append((-_MENDED, order, line))
     return [line for _, _, line in sorted(found)[: max(0, most)]]
 
 

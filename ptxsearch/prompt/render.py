@@ -201,9 +201,15 @@ def _optional(task: Task, view: TreeView, node: Node, brief: Brief) -> list[list
     parent = view[node.parents[0].parent] if node.parents else None
     verdict: list[str] = []
     if node.evaluation is not None:
-        before = parent.evaluation if parent is not None else None
         verdict = list(
-            feedback(node.evaluation, before, task=task, kernel=node.kernel, arch=brief.arch)
+            feedback(
+                node.evaluation,
+                parent.evaluation if parent is not None else None,
+                task=task,
+                kernel=node.kernel,
+                parent_kernel=parent.kernel if parent is not None else None,
+                arch=brief.arch,
+            )
         )
     return [
         _headed("What the run has learned so far:", memo_lines(view)),
