@@ -82,7 +82,8 @@ class Sequenced:
         self, arch: str, *, max_steps: int | None, checks: bool, blocks: Blocks | None = None
     ) -> Iterator[Launched]:
         """Every launch in order, its report with it; it ends after the first that failed."""
-        module, ptx = load(self.built.ptx, arch=arch), parsed(self.built.ptx)
+        ptx = parsed(self.built.ptx)
+        module = load(ptx, arch=arch)
         for launch in self.built.kernel.bind(self.inputs.sizes, frozenset(self.values)):
             chosen = blocks(launch) if blocks is not None else None
             report = module.launch(
