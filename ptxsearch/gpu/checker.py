@@ -123,7 +123,9 @@ class Checker:
         fault = failure.fault
         if fault is None or self.runner.alive or not self.settings.explain:
             return failure
-        if fault.kind in ("timeout", "machine") or not sanitizer.available():
+        # A broken guard ends no process: a set queued behind it did.
+        told = fault.kind in ("timeout", "machine", "guard_written")
+        if told or not sanitizer.available():
             return failure
         with self.lock.held():
             examined = sanitizer.examine(made, inputs, tools=("memcheck",), device=self.visible)
