@@ -49,6 +49,8 @@ class Case:
 
     def is_right(self, got: Array, want: Array) -> bool:
         """Whether every element is within the tolerance that the recording used."""
+        if not self.rtol:
+            return np.array_equal(got, want)
         return bool(np.all(np.abs(got - want) <= self.atol + self.rtol * np.abs(want)))
 
 
@@ -75,7 +77,7 @@ CASES: Mapping[str, Case] = {
             "out": np.empty((EDGE, EDGE), np.float32),
         },
         {"x": "in", "out": "out"},
-        lambda values: values["x"].T,
+        lambda values: np.ascontiguousarray(values["x"].T),
     ),
     "histogram": Case(
         ("x", "out"),

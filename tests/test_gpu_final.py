@@ -11,6 +11,7 @@ import pytest
 from ptxsearch.evaluation import Built, Failure, Timing
 from ptxsearch.gpu.device import CudaDevice, Settings
 from ptxsearch.gpu.final import PROCESSES, Certificate, certify_task, differences
+from ptxsearch.inputs import make_inputs
 from ptxsearch.kernel import Kernel, Launch
 from ptxsearch.param import Param
 from ptxsearch.tasks import Task, Workload
@@ -78,6 +79,22 @@ def test_choice_and_report_use_different_rounds(device: CudaDevice) -> None:
     made = certify_task(device, twice(), finalists, built(noise=0.03))
     assert not isinstance(made, Failure), made
     assert made["full"].speedup == pytest.approx(1.0, abs=0.01)
+
+
+def test_timed_on_fresh_inputs_alone(device: CudaDevice) -> None:
+    """Sets that a search left on the device are neither timed nor audited."""
+    task = twice()
+    for seed in range(6):
+        for workload in task.workloads:
+            old = make_inputs(task, workload, seed=seed)
+            device.run(built(), workload, old, timeout=5.0)
+            device.time([built()], workload, 4)
+    made = certify_task(device, task, [built()], built(), seed=77)
+    assert not isinstance(made, Failure), made
+    assert made["full"].faults == ()
+    labels = {held.inputs.label for held in device._sets(built(), task.timed[0])}
+    assert len(labels) >= 4
+    assert all(label.rpartition(" ")[2].startswith("77") for label in labels)
 
 
 def test_one_winner_over_all_timed_workloads(device: CudaDevice) -> None:

@@ -201,6 +201,12 @@ class CudaDevice:
         """Seconds for which the GPU's process has worked so far."""
         return self._runner.busy
 
+    def forget(self) -> None:
+        """Drop every input set, so that `time` uses those alone that `run` sees from now on."""
+        with self._lock.held():
+            for held in self._holdings.clear():
+                self._runner.drop(held)
+
     def restart(self) -> None:
         """End the process, so that the next job runs in a fresh one."""
         with self._lock.held():

@@ -99,6 +99,8 @@ def certify_task(
     sides = [*finalists, baseline]
     references = References(task, limit=memory)
     known: list[Expected] = []
+    # The search's input sets, and what it left, are not this examination's.
+    device.forget()
     device.audit()
     rounds: dict[str, tuple[Array, int]] = {}
     for workload in (w for w in task.workloads if w is task.smallest or w in task.timed):

@@ -55,6 +55,12 @@ class Holdings:
                 return tuple(sets)
         return ()
 
+    def clear(self) -> list[Held]:
+        """Forget every set. Returns what was held."""
+        held = [one for sets in self._sets.values() for one in sets]
+        self._sets.clear()
+        return held
+
     def keep(self, workload: Workload, inputs: Inputs) -> tuple[Held, list[Held]]:
         """The holding of `inputs`, and those that made room for it."""
         key = (_name(workload), _signature(inputs))
