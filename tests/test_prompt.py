@@ -10,7 +10,7 @@ import pytest
 
 from ptxsearch import prompt
 from ptxsearch.evaluation import Evaluation
-from ptxsearch.kernel import Idea, Kernel
+from ptxsearch.kernel import Edit, Idea, Kernel
 from ptxsearch.prompt import Brief
 from ptxsearch.protocols import Message
 from ptxsearch.reply import parse_implementation
@@ -65,6 +65,33 @@ def test_the_prefix_is_the_same_bytes_through_a_run() -> None:
     attach(tree, node, "Something new", passed(30))
     prefixes.add(prompt.render(task(), view, node)[0]["content"])
     assert len(prefixes) == 1
+
+
+def test_a_crossing_is_shown_the_kernel_that_it_names() -> None:
+    """A better one of another family that came after the plan does not take its place."""
+    tree, (left, right, later) = grown(
+        ("Left", passed(50)), ("Right", passed(40)), ("Later", passed(30))
+    )
+    crossing = Idea(f"The stores of #{right.id} here", "tiling", kind="cross")
+    view = TreeView(tree)
+    named = prompt.render(task(), view, left, purpose="implement", idea=crossing)
+    assert f"The other kernel, #{right.id} (Right)" in named[1]["content"]
+    unknown = Idea("The stores of #99 here", "tiling", kind="cross")
+    best = prompt.render(task(), view, left, purpose="implement", idea=unknown)
+    assert f"The other kernel, #{later.id} (Later)" in best[1]["content"]
+
+
+def test_strategies_are_told_by_their_fastest_kernel() -> None:
+    """The fastest comes first with its time, however little it gained over its own parent."""
+    tree, (first,) = grown(("First", passed(50)))
+    child = attach(tree, first, "Second", passed(49))
+    tree.nodes[child.id].edit = Edit("unrolling", "Second")
+    lines = prompt.render(task(), TreeView(tree), child)[1]["content"].splitlines()
+    told = [line for line in lines if " of 1 passed" in line]
+    assert told == [
+        "- unrolling: 1 of 1 passed, best 49 us, 1.02x the speed of its parent",
+        "- vector-loads: 1 of 1 passed, best 50 us, 2x the speed of its parent",
+    ]
 
 
 def test_a_repair_continues_the_conversation() -> None:

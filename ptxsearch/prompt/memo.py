@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from ptxsearch.feedback import duration, shorten
+from ptxsearch.kernel import Idea
 from ptxsearch.tree import Node, TreeView
 
 MOST_STRATEGIES = 12
 MOST_CHILDREN = 24
 _SUMMARY = 120
+_NUMBER = re.compile(r"#(\d{1,6})\b")
 
 
 def memo_lines(view: TreeView) -> list[str]:
@@ -28,22 +31,27 @@ def memo_lines(view: TreeView) -> list[str]:
             f"- best kernel: #{best.id} ({_clip(best.edit.summary)}), "
             f"{duration(best.evaluation.seconds)}{_over(best, view.root, 'the tuned baseline')}"
         )
-    ranked = sorted(tried, key=lambda name: (-_gain(view, tried[name]), name))
+    ranked = sorted(tried, key=lambda name: (_fastest(tried[name])[0], name))
     return lines + [_strategy(view, name, tried[name]) for name in ranked[:MOST_STRATEGIES]]
 
 
-def _gain(view: TreeView, nodes: Sequence[Node]) -> float:
-    """The best log speedup over the parent that a strategy gave."""
-    gains = [_log_speedup(node, _parent(view, node)) for node in nodes if node.state == "ok"]
-    return max((gain for gain in gains if gain is not None), default=-math.inf)
+def _fastest(nodes: Sequence[Node]) -> tuple[float, Node | None]:
+    """Seconds of the fastest that passed, and the node; infinity and None where none did."""
+    timed = [
+        (node.evaluation.seconds, node.id, node)
+        for node in nodes
+        if node.state == "ok" and node.evaluation is not None
+    ]
+    seconds, _, best = min(timed, default=(math.inf, 0, None))
+    return seconds, best
 
 
 def _strategy(view: TreeView, name: str, nodes: Sequence[Node]) -> str:
     passed = sum(node.state == "ok" for node in nodes)
-    best = _gain(view, nodes)
+    seconds, best = _fastest(nodes)
     line = f"- {name}: {passed} of {len(nodes)} passed"
-    if math.isfinite(best):
-        line += f", best {math.exp(best):.3g}x the parent's speed"
+    if best is not None and math.isfinite(seconds):
+        line += f", best {duration(seconds)}{_over(best, _parent(view, best), 'its parent')}"
     statuses = sorted(
         {n.evaluation.status for n in nodes if n.evaluation is not None and n.state == "failed"}
     )
@@ -90,6 +98,15 @@ def partner_of(view: TreeView, node: Node) -> Node | None:
         and other.kernel is not None
     ]
     return max(found, key=lambda other: (other.reward or 0.0, -other.id), default=None)
+
+
+def partner_for(view: TreeView, node: Node, idea: Idea) -> Node | None:
+    """The kernel that a crossing idea names as #N, else the best one of another family now."""
+    for number in map(int, _NUMBER.findall(f"{idea.title} {idea.mechanism}")):
+        named = next((other for other in view if other.id == number), None)
+        if named is not None and named.id not in (0, node.id) and named.kernel is not None:
+            return named
+    return partner_of(view, node)
 
 
 def _parent(view: TreeView, node: Node) -> Node:

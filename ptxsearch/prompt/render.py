@@ -18,7 +18,7 @@ from ptxsearch.arch import find_arch, typical_gpu
 from ptxsearch.evaluation import Evaluation
 from ptxsearch.feedback import duration, failure, feedback
 from ptxsearch.kernel import Idea, Kernel
-from ptxsearch.prompt.memo import child_lines, lineage_lines, memo_lines, partner_of
+from ptxsearch.prompt.memo import child_lines, lineage_lines, memo_lines, partner_for, partner_of
 from ptxsearch.protocols import Message
 from ptxsearch.reply.answer import fenced, written
 from ptxsearch.tasks import Task, Workload
@@ -62,7 +62,7 @@ def render(
     else:
         request = _plan(view, node, brief)
     fixed = [_code_section(node, brief), request]
-    if idea is not None and idea.kind == "cross" and (partner := partner_of(view, node)):
+    if idea is not None and idea.kind == "cross" and (partner := partner_for(view, node, idea)):
         fixed.insert(1, _partner_section(partner))
     room = brief.budget - tokens(system) - sum(tokens(text) for text in fixed)
     memo, lineage, verdict, tried = _fit(_optional(task, view, node, brief), room)
@@ -271,7 +271,7 @@ def _plan(view: TreeView, node: Node, brief: Brief) -> str:
         cross = (
             f" Kernel #{partner.id} of another branch ({partner.edit.strategy}: "
             f"{partner.edit.summary}) runs in {duration(partner.evaluation.seconds)}; an idea of "
-            "kind cross may combine it with this one."
+            f"kind cross may combine it with this one: name it as #{partner.id} in the title."
         )
     return fill("plan", ideas=str(brief.ideas), cross=cross)
 
