@@ -131,13 +131,14 @@ class World:
     def propose(
         self, view: TreeView, node: Node, n: int, rng: np.random.Generator
     ) -> list[Proposal]:
-        """One child of `node` by an idea it does not hold yet, drawn with replacement."""
-        plan = self.family.plan
-        if node.kernel is None or (plan is not None and len(node.edges) >= plan):
+        """One child of `node` by a drawn idea it does not hold yet; none where its plan has ended."""
+        if node.kernel is None:
             return []
         held = {int(token[:-1]) for token in node.kernel.source.split()[1:]}
         open_ = [i for i in range(self.family.ideas) if i not in held]
-        if not open_:
+        plan = self.family.plan
+        ended = plan is not None and len(node.edges) >= min(plan, len(open_) * len(VARIANTS))
+        if ended or not open_:
             return []
         tried = {child.edit.summary for child in view.children(node)} if plan is not None else set()
         drawn = self._idea(open_, rng)

@@ -14,7 +14,7 @@ import pytest
 from ptxsearch.kernel import Edit, Kernel
 from ptxsearch.policy import Policy
 from ptxsearch.selection import Situation
-from ptxsearch.tree import Node, Tree
+from ptxsearch.tree import Node, Tree, TreeView
 
 ROOT = Path(__file__).parent.parent
 
@@ -174,6 +174,19 @@ def test_a_world_of_plans_has_so_many_different_ideas_at_a_node(ablation: Module
         seed=2,
     )
     assert len(set(run.proposals)) == len(run.proposals) == 8
+
+
+def test_a_plan_is_shorter_where_fewer_ideas_are_left(ablation: ModuleType) -> None:
+    """A kernel with 22 of 24 ideas has two ideas of three variants left, fewer than the plan's 8."""
+    world = ablation.drawn_world("plans", 2)
+    source = " ".join(["start", *(f"{i}a" for i in range(22))])
+    tree = Tree(replace(world.task.baseline, source=source))
+    view, rng = TreeView(tree), np.random.default_rng(0)
+    drawn = []
+    while found := world.proposer.propose(view, tree.root, 1, rng):
+        drawn.append(found[0].edit.summary)
+        tree.add(tree.root, found[0].kernel, found[0].edit, prior=1.0, idea=None)
+    assert sorted(drawn) == ["22a", "22b", "22c", "23a", "23b", "23c"]
 
 
 def test_a_node_that_a_child_beats_is_full(ablation: ModuleType) -> None:
