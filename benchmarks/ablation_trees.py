@@ -131,7 +131,7 @@ class World:
     def propose(
         self, view: TreeView, node: Node, n: int, rng: np.random.Generator
     ) -> list[Proposal]:
-        """One child of `node` by a drawn idea it does not hold yet; none where its plan has ended."""
+        """One child of `node` by a drawn idea it does not hold; none where its plan has ended."""
         if node.kernel is None:
             return []
         held = {int(token[:-1]) for token in node.kernel.source.split()[1:]}

@@ -177,7 +177,7 @@ def test_a_world_of_plans_has_so_many_different_ideas_at_a_node(ablation: Module
 
 
 def test_a_plan_is_shorter_where_fewer_ideas_are_left(ablation: ModuleType) -> None:
-    """A kernel with 22 of 24 ideas has two ideas of three variants left, fewer than the plan's 8."""
+    """A kernel with 22 of 24 ideas has two of three variants left, fewer than the plan of 8."""
     world = ablation.drawn_world("plans", 2)
     source = " ".join(["start", *(f"{i}a" for i in range(22))])
     tree = Tree(replace(world.task.baseline, source=source))
