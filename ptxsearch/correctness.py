@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptxsearch import pattern
-from ptxsearch.deviation import Rounding, deviation
+from ptxsearch.deviation import Rounding, Scale, deviation
 from ptxsearch.evaluation import Array, Outputs
 from ptxsearch.expectation import Expected
 from ptxsearch.param import Param, limits
@@ -41,7 +41,7 @@ class Verdict(Record):
     message: str = ""
 
 
-def error(got: Array, want: Array, scale: Array, *, dtype: np.dtype[Any]) -> float:
+def error(got: Array, want: Array, scale: Scale, *, dtype: np.dtype[Any]) -> float:
     """The largest |got - want| / scale, what is calibrated; inf where NaNs or infinities differ.
 
     A difference of at most the smallest normal number is none: flushing to zero is honest.

@@ -33,6 +33,20 @@ class Deviation:
 
 
 @dataclass(frozen=True)
+class Relative:
+    """The scale that is the expected value itself, at least `least`."""
+
+    least: float
+
+    def of(self, want: Array) -> Array:
+        """The scale of each expected value."""
+        return np.maximum(np.abs(want), self.least)
+
+
+Scale = Array | Relative
+
+
+@dataclass(frozen=True)
 class Rounding:
     """What a type explains: differences of `rtol` of the value, and its smallest normal number.
 
@@ -52,11 +66,12 @@ class Rounding:
 
 
 def deviation(
-    got: Array, want: Array, scale: Array, *, rounding: Rounding, limit: float = np.inf
+    got: Array, want: Array, scale: Scale, *, rounding: Rounding, limit: float = np.inf
 ) -> Deviation:
     """The deviation of `got` from `want`; inf where NaNs or infinities differ.
 
-    `scale` broadcasts to the shape of `want`. Two NaNs are equal, so are two equal infinities.
+    An array `scale` broadcasts to the shape of `want`. Two NaNs are equal, so are two equal
+    infinities.
     """
     parts = got.reshape(-1), want.reshape(-1), _spread(scale, want.shape)
 
@@ -75,8 +90,10 @@ def deviation(
     return Deviation(max((part.worst for part in found), default=0.0), positions)
 
 
-def _spread(scale: Array, shape: tuple[int, ...]) -> Array:
+def _spread(scale: Scale, shape: tuple[int, ...]) -> Scale:
     """The scale as one number or one for each element, flat."""
+    if isinstance(scale, Relative):
+        return scale
     scale = np.asarray(scale, dtype=np.float64)
     if scale.size == 1 or scale.shape == shape:
         return scale.reshape(-1)
@@ -84,7 +101,7 @@ def _spread(scale: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _span(
-    got: Array, want: Array, scale: Array, start: int, rounding: Rounding, limit: float
+    got: Array, want: Array, scale: Scale, start: int, rounding: Rounding, limit: float
 ) -> Deviation:
     worst, over = 0.0, []
     room = np.empty(_PIECE), np.empty(_PIECE)
@@ -92,7 +109,7 @@ def _span(
     with np.errstate(all="ignore"):
         for begin in range(start, min(start + _SPAN, want.size), _PIECE):
             piece = slice(begin, min(begin + _PIECE, start + _SPAN))
-            size = scale if scale.size == 1 else scale[piece]
+            size = _size(scale, want[piece], piece)
             top = _quick(got[piece], want[piece], size, rounding, room)
             if not top <= limit:
                 ratios = _ratios(got[piece], want[piece], size, rounding)
@@ -100,6 +117,12 @@ def _span(
                 top = float(np.max(ratios, initial=0.0))
             worst = max(worst, top)
     return Deviation(worst, np.concatenate(over) if over else np.zeros(0, dtype=np.int64))
+
+
+def _size(scale: Scale, want: Array, piece: slice) -> Array:
+    if isinstance(scale, Relative):
+        return scale.of(want)
+    return scale if scale.size == 1 else scale[piece]
 
 
 def _quick(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxsearch.deviation import Relative
 from ptxsearch.errors import TaskError
 from ptxsearch.evaluation import Array, Built, Inputs, Outputs
 from ptxsearch.inputs import distributions, make_inputs
@@ -39,12 +40,12 @@ Measure = Callable[[Inputs], Mapping[str, Array]]
 class Expected:
     """What one set of inputs must give, by output: values, scales that broadcast to them, c.
 
-    `scales` holds None for exact outputs. Where the workload is hidden a message tells no sizes,
-    positions or values.
+    `scales` holds None for exact outputs, and a `Relative` where the scale is the value. Where the
+    workload is hidden a message tells no sizes, positions or values.
     """
 
     arrays: Mapping[str, Array]
-    scales: Mapping[str, Array | None]
+    scales: Mapping[str, Array | Relative | None]
     tolerances: Mapping[str, float]
     inputs: Inputs
     workload: Workload
@@ -52,7 +53,10 @@ class Expected:
     @property
     def nbytes(self) -> int:
         """Memory held by the arrays."""
-        held = [*self.arrays.values(), *(s for s in self.scales.values() if s is not None)]
+        held = [
+            *self.arrays.values(),
+            *(s for s in self.scales.values() if isinstance(s, np.ndarray)),
+        ]
         return sum(array.nbytes for array in held + list(self.inputs.named("in", "inout").values()))
 
 
@@ -73,7 +77,7 @@ def expected(
             f"task {task.name!r} takes its baseline as the reference",
             "give it a reference, or a device that runs the baseline first",
         )
-    scales: dict[str, Array | None] = {}
+    scales: dict[str, Array | Relative | None] = {}
     magnitudes: Mapping[str, Array] = {}
     if any(task.scale_of(param.name) == "sum" for param in task.outputs) and task.magnitude:
         magnitudes = call(task, task.magnitude, inputs, what="magnitude")
@@ -192,11 +196,13 @@ def _checked(task: Task, param: Param, value: Any, sizes: Mapping[str, int], wha
     return array.astype(param.numpy_dtype, copy=False)
 
 
-def _scale(kind: str, values: Array, magnitude: Array | None, param: Param) -> Array | None:
+def _scale(
+    kind: str, values: Array, magnitude: Array | None, param: Param
+) -> Array | Relative | None:
     if kind == "exact":
         return None
     if kind == "relative":
-        return np.maximum(np.abs(values), _tiny(param))
+        return Relative(_tiny(param))
     if kind == "sum" and magnitude is not None:
         return magnitude
     axes = tuple(int(axis) for axis in kind[4:-1].split(",") if axis.strip())
@@ -242,6 +248,15 @@ def standard_sets(
     return tuple((seed * 1000 + i, names[i % len(names)]) for i in range(count))
 
 
+def measured_memory() -> int:
+    """Bytes that the sets of a measured device may take: a quarter of what is free, 12 GB at least.
+
+    Its largest problems are checked whole, and a set that was dropped costs seconds to make again.
+    """
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(12 << 30, free // 4)
+
+
 class References:
     """Prepared sets of one task: inputs and what they must give, kept within `limit` bytes."""
 
@@ -276,6 +291,13 @@ class References:
             made = pool.map(lambda pair: self._made(workload, *pair), missing[1:])
             for pair, expect in zip(missing[1:], made, strict=True):
                 self._keep((workload.name, *pair), expect)
+
+    def of(self, inputs: Inputs) -> Expected:
+        """The set that `inputs` are those of, made again where it is no longer kept."""
+        sizes = dict(inputs.sizes)
+        workload = next(w for w in self.task.workloads if dict(w.sizes) == sizes)
+        distribution, seed = inputs.label.split(", seed ")
+        return self.get(workload, int(seed), distribution)
 
     def _made(self, workload: Workload, seed: int, distribution: str) -> Expected:
         inputs = make_inputs(self.task, workload, seed=seed, distribution=distribution)

@@ -27,7 +27,13 @@ from ptxsearch.dossier import Dossier
 from ptxsearch.emulator.device import EmulatedDevice
 from ptxsearch.errors import KernelError
 from ptxsearch.evaluation import NEVER_CHARGED, Built, Evaluation, Failure, Inputs, Outputs, Stage
-from ptxsearch.expectation import Expected, References, measure_baseline, standard_sets
+from ptxsearch.expectation import (
+    Expected,
+    References,
+    measure_baseline,
+    measured_memory,
+    standard_sets,
+)
 from ptxsearch.identity import identity
 from ptxsearch.kernel import ELEMENT_BYTES, BoundLaunch, Kernel
 from ptxsearch.measurement import measure
@@ -38,7 +44,7 @@ from ptxsearch.tasks import Task, Workload
 from ptxsearch.toolchain import CompileFailure, Compiler
 
 FIRST_TIMEOUT = 10.0
-MODELLED_MEMORY, MEASURED_MEMORY = 512 << 20, 12 << 30
+MODELLED_MEMORY = 512 << 20
 ATTAINABLE = 0.885
 GATE_ELEMENTS = 1 << 14
 _REPEATS = 3
@@ -48,7 +54,8 @@ class Pipeline:
     """Judges kernels on one device. Thread-safe; equal kernels share one verdict.
 
     `largest` bounds the elements of a workload whose outputs a modelled device computes; larger
-    ones are sampled for their time and spot-checked, and the evidence says so.
+    ones are sampled for their time and spot-checked, and the evidence says so. `memory` is the
+    bytes that input sets with their references may take.
     """
 
     def __init__(
@@ -68,7 +75,7 @@ class Pipeline:
         self._known: dict[str, Evaluation] = {}
         self._references: dict[str, References] = {}
         modelled = device.source == "modelled"
-        self._memory = MODELLED_MEMORY if modelled else MEASURED_MEMORY
+        self.memory = MODELLED_MEMORY if modelled else measured_memory()
         self._scratch = MODELLED_SCRATCH if modelled else MEASURED_SCRATCH
         self._lock = threading.Lock()
 
@@ -210,11 +217,7 @@ class Pipeline:
 
     def _sets(self, case: Dossier, workload: Workload) -> Iterator[Expected]:
         with self._lock:
-            run = measure_baseline(case.task, self.device, self.build)
-            references = self._references.setdefault(
-                case.task.name + case.task.digest,
-                References(case.task, measure=run, limit=self._memory),
-            )
+            references = self._references_of(case.task)
         sets = standard_sets(case.task, workload, seed=self.seed)
         with self._lock:
             references.prepare(workload, sets)
@@ -222,6 +225,13 @@ class Pipeline:
             with self._lock:
                 expected = references.get(workload, seed, distribution)
             yield expected
+
+    def _references_of(self, task: Task) -> References:
+        name = task.name + task.digest
+        if name not in self._references:
+            run = measure_baseline(task, self.device, self.build)
+            self._references[name] = References(task, measure=run, limit=self.memory)
+        return self._references[name]
 
     def _smoke(self, case: Dossier) -> Evaluation | None:
         """Small workloads on the emulator with all checks, then the smallest on the device itself.
@@ -401,18 +411,18 @@ class Pipeline:
         if not isinstance(self.device, AuditedDevice):
             return None
         for side, inputs, outputs in self.device.audit():
-            for workload in case.task.timed if side == 0 else ():
-                for expected in self._sets(case, workload):
-                    if expected.inputs is not inputs:
-                        continue
-                    verdict = check(case.task, outputs, expected)
-                    if not verdict.passed or outputs.inputs_changed:
-                        return case.verdict(
-                            "DISHONEST",
-                            "quick",
-                            "a timed launch gave other outputs than a checked one: "
-                            + (verdict.message or "its inputs were written"),
-                        )
+            if side:
+                continue
+            with self._lock:
+                expected = self._references_of(case.task).of(inputs)
+            verdict = check(case.task, outputs, expected)
+            if not verdict.passed or outputs.inputs_changed:
+                return case.verdict(
+                    "DISHONEST",
+                    "quick",
+                    "a timed launch gave other outputs than a checked one: "
+                    + (verdict.message or "its inputs were written"),
+                )
         return None
 
 

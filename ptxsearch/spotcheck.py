@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from ptxsearch.correctness import check
+from ptxsearch.deviation import Relative, Scale
 from ptxsearch.emulator.device import EmulatedDevice, Part
 from ptxsearch.evaluation import Array, Built, Counters, Failure, Inputs
 from ptxsearch.expectation import Expected, expected
@@ -166,12 +167,15 @@ def _blocks(launch: BoundLaunch, times: int, rng: np.random.Generator) -> Sequen
     return [int(rng.integers(a, b)) for a, b in itertools.pairwise(edges)]
 
 
-def _points(want: Array, scale: Array | None, rng: np.random.Generator) -> _Points:
+def _points(want: Array, scale: Scale | None, rng: np.random.Generator) -> _Points:
     step = max(1, want.size // _POINTS)
     at = np.arange(0, want.size - step + 1, step)
     at = at + rng.integers(0, step, at.size)
+    some = want.reshape(-1)[at]
+    if isinstance(scale, Relative):
+        return _Points(at, some, scale.of(some))
     spread = None if scale is None else np.broadcast_to(scale, want.shape).flat[at]
-    return _Points(at, want.reshape(-1)[at], spread)
+    return _Points(at, some, spread)
 
 
 def _changes(points: _Points, inputs: Inputs, name: str) -> _Points:

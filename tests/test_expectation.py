@@ -37,3 +37,19 @@ def test_sets_that_do_not_fit_are_not_made_ahead() -> None:
     references = References(task, limit=2 * size)
     references.prepare(big, sets)
     assert references._held() == size
+
+
+def test_a_set_is_found_by_its_inputs_when_it_was_dropped() -> None:
+    """What an audit read back is compared with the same set, made again where it was dropped."""
+    task = load_task("level1/softmax")
+    workload = task.workloads[1]
+    sets = standard_sets(task, workload)
+    roomy, tight = References(task, limit=1 << 30), References(task, limit=1)
+    for pair in sets:
+        kept = roomy.get(workload, *pair)
+        tight.get(workload, *pair)
+        assert roomy.of(kept.inputs) is kept
+    for pair in sets:
+        again = tight.of(roomy.get(workload, *pair).inputs)
+        assert again.inputs.label == f"{pair[1]}, seed {pair[0]}"
+        np.testing.assert_array_equal(again.arrays["out"], roomy.get(workload, *pair).arrays["out"])

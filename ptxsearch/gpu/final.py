@@ -27,7 +27,12 @@ from ptxsearch.evaluation import (
     Outputs,
     Timing,
 )
-from ptxsearch.expectation import Expected, References, standard_sets
+from ptxsearch.expectation import (
+    Expected,
+    References,
+    measured_memory,
+    standard_sets,
+)
 from ptxsearch.gpu.device import CudaDevice
 from ptxsearch.record import Record
 from ptxsearch.tasks import Task, Workload
@@ -86,19 +91,18 @@ def certify_task(
     *,
     toolchain: str = "",
     seed: int = 0,
-    memory: int = 12 << 30,
+    memory: int | None = None,
 ) -> dict[str, Certificate] | Failure:
     """A certificate for each timed workload of a task: of one winner, the finalist fastest overall.
 
     The finalists are checked on fresh inputs first; `seed` should be one the search did not use.
-    `memory` bounds the bytes of references kept on the host. A Failure where a finalist fails or
-    is wrong, named by its fault's `object`: builts[0] is the first.
+    `memory` bounds the bytes of references kept on the host, by default as the search's. A Failure
+    where a finalist fails or is wrong, named by its fault's `object`: builts[0] is the first.
     """
     if not finalists:
         raise UsageError("no finalist to certify", "give at least one kernel")
     sides = [*finalists, baseline]
-    references = References(task, limit=memory)
-    known: list[Expected] = []
+    references = References(task, limit=memory or measured_memory())
     # The search's input sets, and what it left, are not this examination's.
     device.forget()
     device.audit()
@@ -107,7 +111,6 @@ def certify_task(
         sets = standard_sets(task, workload, seed=seed)
         references.prepare(workload, sets)
         expects = [references.get(workload, *pair) for pair in sets]
-        known += expects
         failure = _checked(device, task, sides, expects)
         if failure is not None:
             return failure
@@ -118,8 +121,7 @@ def certify_task(
             rounds[workload.name] = sampled
 
     def wrong(inputs: Inputs, left: Outputs) -> str:
-        expect = next(item for item in known if item.inputs is inputs)
-        return check(task, left, expect).message
+        return check(task, left, references.of(inputs)).message
 
     chosen = [
         np.log(np.median(samples[:, 0::2, :-1], axis=(0, 1))) for samples, _ in rounds.values()

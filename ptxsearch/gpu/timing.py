@@ -31,6 +31,7 @@ FILLER_MARGIN = 1.5
 ENQUEUE_WINDOW = 32
 WARM_SECONDS = 0.05
 ATTEMPTS = 20
+FAR = 4.0
 
 
 class Hang(DeviceError):
@@ -159,6 +160,8 @@ class Sampler:
     ) -> tuple[Array, int]:
         """Seconds of shape (rounds, sides) from one group of rounds, and the repeats of a sample.
 
+        A side more than four times slower than the rival has the repeats that its own time asks.
+
         `seen(round, side, placement)` is called after the last repeat of each sample, while its
         buffers still hold what it left.
         """
@@ -168,6 +171,8 @@ class Sampler:
             first.append(self.repeat(side, 0))
         self._steady(sides)
         m = repeats(first[min(1, len(first) - 1)])
+        # A far slower side needs no mean of as many: its own length makes its samples as quiet.
+        turns = [repeats(t) if t > FAR * first[min(1, len(first) - 1)] else m for t in first]
         samples = np.zeros((rounds, len(sides)))
         cycles = -(-rounds // placements)
         order = np.concatenate([rng.permutation(placements) for _ in range(cycles)])
@@ -175,8 +180,11 @@ class Sampler:
             index = int(order[number])
             for turn in range(m):
                 for self.side in map(int, rng.permutation(len(sides))):
-                    samples[number, self.side] += self.repeat(sides[self.side], index) / m
-                    if turn == m - 1:
+                    if turn >= turns[self.side]:
+                        continue
+                    taken = self.repeat(sides[self.side], index)
+                    samples[number, self.side] += taken / turns[self.side]
+                    if turn == turns[self.side] - 1:
                         seen(number, self.side, index)
         return samples, m
 

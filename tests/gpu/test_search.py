@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import ptxsearch
-from ptxsearch.gpu import CudaDevice
+from ptxsearch.config import make_evaluator
+from ptxsearch.gpu import CudaDevice, CudaDevices, devices
 from ptxsearch.gpu.final import Certificate
+from ptxsearch.pipeline import Pipeline
 from ptxsearch.trial import Result
 
 pytestmark = pytest.mark.gpu
@@ -90,3 +92,21 @@ def test_exported_loader_computes(result: Result, tmp_path: Path, package: str) 
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_several_gpus_share_a_search() -> None:
+    """Where more than one GPU is visible, "cuda" uses all of them for one tree."""
+    if devices() < 2:
+        pytest.skip("one GPU is visible")
+    evaluator = make_evaluator("cuda")
+    assert isinstance(evaluator, Pipeline)
+    assert isinstance(evaluator.device, CudaDevices)
+    task = ptxsearch.load_task(TASK)
+    result = ptxsearch.optimize(task, device=evaluator, budget=ptxsearch.Budget(trials=12))
+    busy = [gpu.busy for gpu in evaluator.device.gpus]
+    evaluator.device.close()
+    assert len(busy) == devices()
+    assert min(busy) > 0.1
+    assert {trial.evaluation.status for trial in result.trials} == {"OK"}
+    assert result.best is not None
+    assert result.best.evaluation.stage == "final"
