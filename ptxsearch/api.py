@@ -183,6 +183,9 @@ def drive(
     """Ask, evaluate on `workers` threads, tell, until the search is done or interrupted."""
     if workers < 1:
         raise UsageError(f"workers is {workers}", "give at least 1")
+    if not search.policy.order and search.budget.trials is not None:
+        # A live run decides on what is known: with more in flight it knows too little.
+        workers = min(workers, max(2, search.budget.trials // 25))
     heard = len(search.progress.trials)
     clock = time.monotonic()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")

@@ -131,6 +131,31 @@ def test_wall_seconds_end_a_run_and_its_resume(tmp_path: Path, workers: int) -> 
         assert judge.asked == 0
 
 
+@pytest.mark.parametrize(("order", "most"), [(True, 8), (False, 2)])
+def test_a_live_run_keeps_few_kernels_in_flight(order: bool, most: int) -> None:
+    """Of 40 trials at most two are judged at once where decisions are taken as results come."""
+
+    class Counting(ToyEvaluator):
+        now = peak = 0
+
+        def evaluate(self, *given: Any, **named: Any) -> Evaluation:
+            self.now += 1
+            self.peak = max(self.peak, self.now)
+            time.sleep(0.005)
+            self.now -= 1
+            return super().evaluate(*given, **named)
+
+    judge = Counting()
+    search = Search(
+        toy_task(),
+        proposers=[ToyProposer()],
+        policy=ptxsearch.Policy(order=order, window=8),
+        budget=ptxsearch.Budget(trials=40),
+    )
+    drive(search, judge, workers=8)
+    assert 1 < judge.peak <= most
+
+
 def test_exported_launches_are_plain_numbers(tmp_path: Path) -> None:
     """launch.json holds grids and arguments that a loader can use as they are."""
     task = ptxsearch.load_task("level1/transpose")

@@ -312,12 +312,12 @@ def test_stress_reports_drift(shared: CudaDevice) -> None:
 
 
 def test_a_far_slower_side_is_not_repeated_as_often(shared: CudaDevice) -> None:
-    """Beside a rival of 20 us, 14 repeats a sample, a baseline of 20 ms has one."""
-    kernels = [built("double", seconds=t) for t in (2.1e-5, 2e-5, 2e-2)]
+    """Beside a rival of 19 us, 15 repeats a sample, a baseline of 20 ms has one."""
+    kernels = [built("double", seconds=t) for t in (2.1e-5, 1.9e-5, 2e-2)]
     for kernel in kernels:
         shared.run(kernel, WORKLOAD, inputs(5), timeout=5.0)
     samples = shared.time(kernels, WORKLOAD, 10)
     assert isinstance(samples, np.ndarray)
-    np.testing.assert_allclose(np.median(samples, axis=0), [2.1e-5, 2e-5, 2e-2], rtol=1e-6)
+    np.testing.assert_allclose(np.median(samples, axis=0), [2.1e-5, 1.9e-5, 2e-2], rtol=1e-6)
     assert shared.last_times is not None
-    assert list(shared.last_times.repeats) == [14]
+    assert list(shared.last_times.repeats) == [15]

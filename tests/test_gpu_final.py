@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ptxsearch.evaluation import Built, Failure, Timing
+from ptxsearch.expectation import standard_sets
 from ptxsearch.gpu.device import CudaDevice, Settings
 from ptxsearch.gpu.final import PROCESSES, Certificate, certify_task, differences
 from ptxsearch.inputs import make_inputs
@@ -122,6 +123,20 @@ def test_wrong_finalist_is_a_failure(device: CudaDevice) -> None:
     assert "wrong on fresh inputs" in failed.message
     assert failed.fault is not None
     assert failed.fault.object.startswith("builts[0]")
+
+
+def test_winner_is_checked_on_every_fresh_set(device: CudaDevice) -> None:
+    """The fastest kernel, wrong on the last set of the timed size alone, is refused."""
+    task = twice()
+    full = task.timed[0]
+    seed, distribution = standard_sets(task, full, seed=3)[-1]
+    x = make_inputs(task, full, seed=seed, distribution=distribution).values["x"]
+    sly = built("skip", seconds=5e-5, only=float(np.asarray(x)[0]))
+    failed = certify_task(device, task, [built(), sly], built(), seed=3)
+    assert isinstance(failed, Failure)
+    assert failed.fault is not None
+    assert failed.fault.object.startswith("builts[1]")
+    assert failed.status == "WRONG"
 
 
 def certificate(**changes: object) -> Certificate:
