@@ -46,7 +46,9 @@ Store = Annotated[Path | None, typer.Option(help="journal of the run; an existin
 Device = Annotated[str | None, typer.Option(help="cuda, cuda:INDEX or emulated; default: a GPU")]
 Arch = Annotated[str | None, typer.Option(help="architecture to emulate, such as sm_90")]
 Llm = Annotated[str | None, typer.Option(help="openai:MODEL or replay:STORE; default: menu only")]
-PolicyName = Annotated[str, typer.Option(help="a shipped policy or a YAML file")]
+PolicyName = Annotated[
+    str, typer.Option(help="default, mcts, greedy, beam, best_of_n, random or a YAML file")
+]
 Seed = Annotated[int, typer.Option(help="seed of the run")]
 Trials = Annotated[int | None, typer.Option(help="most trials; free ones are not counted")]
 Tokens = Annotated[int | None, typer.Option(help="most tokens")]
@@ -259,7 +261,11 @@ def batch(
     out: Annotated[Path, typer.Option(help="folder of journals and summary")] = Path("runs/batch"),
     as_json: Json = False,
 ) -> None:
-    """Run tasks x policies x models x seeds under one budget; the same command resumes."""
+    """Run tasks x policies x models x seeds under one budget; the same command resumes.
+
+    A suite is YAML: lists of tasks, policies, models (menu, openai:MODEL) and seeds, the trials
+    of each run, the budget of all, the device; docs/tasks.md has an example.
+    """
     screen = Console(stderr=as_json, highlight=False)
     rows = run_suite(read_suite(suite), out, on_row=lambda row: console.show_row(screen, row))
     screen.print(f"summary: {out / 'summary.md'}", markup=False, soft_wrap=True)

@@ -126,7 +126,7 @@ def _driver() -> Check:
     bindings = _version("cuda-bindings")
     if version < 13000 and bindings.partition(".")[0] == "13":
         found = f"{text}, older than cuda-bindings {bindings}"
-        return Check("driver", "warning", found, "pip install 'ptxsearch[cu12]'")
+        return Check("driver", "warning", found, "pip install '.[cu12]' in the checkout")
     return Check("driver", "ok", text)
 
 
@@ -202,7 +202,7 @@ def _profiler() -> Check:
     if match is None:
         return Check("ncu", "warning", "does not run", "reinstall NVIDIA Nsight Compute")
     if not _version("ncu-report"):
-        mend = "pip install 'ptxsearch[profile]'"
+        mend = "pip install '.[profile]' in the checkout"
         return Check("ncu", "warning", f"{match[1]}, its reports are read as CSV", mend)
     return Check("ncu", "ok", f"{match[1]}, reports read by ncu-report {_version('ncu-report')}")
 
@@ -230,7 +230,7 @@ def _sanitizer() -> Check:
     if match is None:
         return Check(
             "compute-sanitizer", "warning", "not found; crashes are reported without a source line",
-            "pip install 'ptxsearch[sanitize]'",
+            "pip install '.[sanitize]' in the checkout",
         )  # fmt: skip
     return Check("compute-sanitizer", "ok", match[1])
 

@@ -75,5 +75,7 @@ def _axes(axes: Axes | None) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise UsageError("plots need matplotlib", "pip install 'ptxsearch[plot]'") from error
+        raise UsageError(
+            "plots need matplotlib", "pip install '.[plot]' in the checkout"
+        ) from error
     return plt.subplots(figsize=(7, 4))[1]

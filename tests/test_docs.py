@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxsearch.batch import read_suite
 from ptxsearch.calibration import calibrate, store
 from ptxsearch.emulation import emulate
 from ptxsearch.emulator import EmulatedDevice
@@ -70,6 +71,15 @@ def test_the_task_of_the_document_is_healthy_once_it_is_calibrated(rms: Path) ->
     store(calibrate(load_task(str(rms)), sets=4), rms / "calibration.json")
     after = lint(load_task(str(rms)), evaluate=pipeline.evaluate)
     assert [(found.rule, found.severity) for found in after] == [("wrong", "warning")]
+
+
+def test_the_suite_of_the_document_is_eight_runs(tmp_path: Path) -> None:
+    """Two tasks, two policies, one proposer, two seeds."""
+    (text,) = re.findall(r"^`suite.yaml`:\n```yaml\n(.*?)^```", TASKS, re.M | re.S)
+    (tmp_path / "suite.yaml").write_text(text)
+    suite = read_suite(tmp_path / "suite.yaml")
+    assert len(list(suite.runs())) == 8
+    assert suite.budget == {"tokens": 500_000, "wall_seconds": 3600}
 
 
 def test_every_generator_of_inputs_is_described() -> None:

@@ -20,7 +20,7 @@ from ptxsearch.errors import ToolchainError
 INSTALL = {
     13: "pip install 'cuda-toolkit[nvcc,nvrtc]==13.0.*' 'nvidia-nvvm==13.0.*' "
     "'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-runtime==13.0.*'",
-    12: "pip install 'ptxsearch[cu12]'",
+    12: "pip install '.[cu12]' in the checkout",
 }
 # The PTX ISA each ptxas release accepts at most (PTX ISA manual, release notes table).
 _ISA = {
