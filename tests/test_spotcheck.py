@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ptxsearch.emulator.device import EmulatedDevice
-from ptxsearch.kernel import Kernel, Launch
+from ptxsearch.kernel import Kernel, Launch, Scratch
 from ptxsearch.param import Param
 from ptxsearch.pipeline import Pipeline
 from ptxsearch.tasks import Task, Workload
@@ -116,3 +117,34 @@ def test_a_kernel_whose_first_blocks_do_all_is_not_timed(pipeline: Pipeline) -> 
     found = pipeline.evaluate(task("out"), kernel(HEAD + body + stride, grid="n // 64 + 16"))
     assert found.status == "UNSUPPORTED"
     assert "unequal work" in found.message
+
+
+def test_blocks_that_wait_for_others_are_no_endless_loop() -> None:
+    """A block that spins on what block 0 writes cannot be judged by a sample that lacks block 0."""
+    source = (
+        'extern "C" __global__ void k(const float* x, float* y, unsigned* flag, int n) {\n'
+        "  int i = blockIdx.x * 128 + threadIdx.x;\n"
+        "  if (blockIdx.x == 0 && threadIdx.x == 0) { __threadfence(); atomicAdd(flag, 1u); }\n"
+        "  if (threadIdx.x == 0) while (atomicAdd(flag, 0u) == 0u) {}\n"
+        "  __syncthreads();\n"
+        "  if (i < n) y[i] = 2 * x[i];\n}\n"
+    )
+    launch = Launch("k", ("x", "y", "flag", "n"), ("ceil_div(n, 128)",), ("128",))
+    kernel = Kernel(source, "cuda", (launch,), scratch=(Scratch("flag", "u32", ("1",), "zeros"),))
+    task = Task(
+        name="twice",
+        level=1,
+        description="y = 2 x",
+        params=(
+            Param("x", "in", "f32", ("n",)),
+            Param("y", "out", "f32", ("n",)),
+            Param("n", "scalar", "s32", init="n"),
+        ),
+        workloads=(Workload("small", {"n": 999}), Workload("full", {"n": 1 << 22}, timed=True)),
+        reference=lambda x, n: {"y": 2 * np.asarray(x, np.float64)},
+        baseline=kernel,
+        scale={"y": "exact"},
+    )
+    verdict = Pipeline(EmulatedDevice("sm_90")).evaluate(task, kernel)
+    assert verdict.status == "UNSUPPORTED", verdict.message
+    assert "waits for other blocks" in verdict.message

@@ -134,7 +134,7 @@ class EmulatedDevice:
         steps = self.max_steps
         for done in buffers.run(self.arch, max_steps=steps, checks=False, blocks=blocks):
             if not done.report.ok:
-                return failure(done.report)
+                return failure(done.report, partial=done.partial)
             ran = len(done.blocks or ())
             share = done.launch.blocks / ran
             counts = added(counts, scaled(done.report.counters, share))
@@ -158,7 +158,7 @@ class EmulatedDevice:
         steps = self.max_steps
         for done in buffers.run(self.arch, max_steps=steps, checks=False, blocks=sampled_blocks):
             if not done.report.ok:
-                return failure(done.report)
+                return failure(done.report, partial=done.partial)
             sample, grid = self._sample(built, done, buffers), self._grid(built, done.launch)
             breakdown = model(sample, grid, self.gpu)
             total += breakdown.seconds + NEXT_LAUNCH_SECONDS

@@ -31,6 +31,11 @@ class Launched(NamedTuple):
     report: Report
     blocks: Sequence[int] | None
 
+    @property
+    def partial(self) -> bool:
+        """Whether blocks of the grid were left out."""
+        return self.blocks is not None and len(self.blocks) < self.launch.blocks
+
 
 @functools.lru_cache(maxsize=64)
 def parsed(ptx: str) -> Module:
@@ -151,8 +156,17 @@ def _whole(value: int, size: int) -> np.generic:
     return made
 
 
-def failure(report: Report) -> Failure:
-    """What a launch that did not end well says, as a device reports it."""
+def failure(report: Report, *, partial: bool = False) -> Failure:
+    """What a launch that did not end well says, as a device reports it.
+
+    `partial` says that only some blocks ran: one that waits for ever may wait for another.
+    """
+    waiting = next((f for f in report.faults if f.kind == "infinite_loop"), None)
+    if partial and waiting is not None:
+        return Failure(
+            unsupported="a block waits for other blocks, which a sample of the grid lacks "
+            f"({_place(waiting)})"
+        )
     if report.status == "unsupported":
         return Failure(unsupported=str(report.unsupported or report.message))
     if report.status == "timeout" and not report.faults:
