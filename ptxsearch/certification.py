@@ -7,7 +7,6 @@ workload, are in its evidence under `final`. A kernel that fails there is no fin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -42,8 +41,8 @@ def certified(result: Result, task: Task, evaluator: Evaluator) -> Result:
         kernels = [trial.proposal.kernel for trial in finalists]
         found = certificates([k for k in kernels if k is not None], task, evaluator)
         if isinstance(found, Failure):
-            side = _side(found)
-            if side is None or side >= len(finalists):
+            side = found.side
+            if found.status == "INFRA" or side is None or side >= len(finalists):
                 return _unconfirmed(result, found.message)
             refused[finalists[side].id] = found.message
             continue
@@ -145,10 +144,3 @@ def _unconfirmed(result: Result, why: str) -> Result:
     return replace(
         result, best=replace(result.best, evaluation=replace(verdict, evidence=evidence))
     )
-
-
-def _side(failure: Failure) -> int | None:
-    """Which of the timed sides a failure belongs to, None where it names none."""
-    named = re.match(r"builts\[(\d+)\]", failure.fault.object) if failure.fault else None
-    machine = failure.fault is not None and failure.fault.kind == "machine"
-    return None if named is None or machine else int(named[1])

@@ -6,8 +6,9 @@ can act on. Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -305,3 +306,16 @@ class Failure:
     def message(self) -> str:
         """One line an author can act on."""
         return self.fault.message if self.fault is not None else self.unsupported
+
+    def of_side(self, number: int) -> Failure:
+        """The failure as that of one of several kernels: its fault's object starts with it."""
+        if self.fault is None:
+            return self
+        where = f"builts[{number}] {self.fault.object}".strip()
+        return replace(self, fault=replace(self.fault, object=where))
+
+    @property
+    def side(self) -> int | None:
+        """Which of several kernels it is the failure of, None where it does not say."""
+        named = re.match(r"builts\[(\d+)\]", self.fault.object) if self.fault else None
+        return None if named is None else int(named[1])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxsearch.deviation import Relative
+from ptxsearch.deviation import Relative, Scale
 from ptxsearch.errors import TaskError
 from ptxsearch.evaluation import Array, Built, Inputs, Outputs
 from ptxsearch.inputs import distributions, make_inputs
@@ -45,7 +45,7 @@ class Expected:
     """
 
     arrays: Mapping[str, Array]
-    scales: Mapping[str, Array | Relative | None]
+    scales: Mapping[str, Scale | None]
     tolerances: Mapping[str, float]
     inputs: Inputs
     workload: Workload
@@ -77,7 +77,7 @@ def expected(
             f"task {task.name!r} takes its baseline as the reference",
             "give it a reference, or a device that runs the baseline first",
         )
-    scales: dict[str, Array | Relative | None] = {}
+    scales: dict[str, Scale | None] = {}
     magnitudes: Mapping[str, Array] = {}
     if any(task.scale_of(param.name) == "sum" for param in task.outputs) and task.magnitude:
         magnitudes = call(task, task.magnitude, inputs, what="magnitude")
@@ -196,9 +196,7 @@ def _checked(task: Task, param: Param, value: Any, sizes: Mapping[str, int], wha
     return array.astype(param.numpy_dtype, copy=False)
 
 
-def _scale(
-    kind: str, values: Array, magnitude: Array | None, param: Param
-) -> Array | Relative | None:
+def _scale(kind: str, values: Array, magnitude: Array | None, param: Param) -> Scale | None:
     if kind == "exact":
         return None
     if kind == "relative":

@@ -6,7 +6,6 @@ candidate, rival and baseline on the same buffers (EVALUATION section 7).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -48,9 +47,8 @@ def _unfit(device: Device, case: Dossier) -> Evaluation | None:
 
 def _blame(case: Dossier, failure: Failure, stage: Stage) -> Evaluation:
     """The verdict on a failure while sides took turns; another side's is not the candidate's."""
-    fault = failure.fault
-    if fault is not None and re.match(r"builts\[[1-9]", fault.object):
-        return case.verdict("INFRA", stage, f"another side failed while timed: {fault.message}")
+    if failure.side:
+        return case.verdict("INFRA", stage, f"another side failed while timed: {failure.message}")
     return case.failed(failure, stage)
 
 

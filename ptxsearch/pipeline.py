@@ -54,8 +54,7 @@ class Pipeline:
     """Judges kernels on one device. Thread-safe; equal kernels share one verdict.
 
     `largest` bounds the elements of a workload whose outputs a modelled device computes; larger
-    ones are sampled for their time and spot-checked, and the evidence says so. `memory` is the
-    bytes that input sets with their references may take.
+    ones are sampled for their time and spot-checked, and the evidence says so.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Pipeline:
         self._known: dict[str, Evaluation] = {}
         self._references: dict[str, References] = {}
         modelled = device.source == "modelled"
-        self.memory = MODELLED_MEMORY if modelled else measured_memory()
+        self._memory = MODELLED_MEMORY if modelled else measured_memory()
         self._scratch = MODELLED_SCRATCH if modelled else MEASURED_SCRATCH
         self._lock = threading.Lock()
 
@@ -216,10 +215,9 @@ class Pipeline:
         return f"{task.name}:{task.digest}:{key}"
 
     def _sets(self, case: Dossier, workload: Workload) -> Iterator[Expected]:
-        with self._lock:
-            references = self._references_of(case.task)
         sets = standard_sets(case.task, workload, seed=self.seed)
         with self._lock:
+            references = self._references_of(case.task)
             references.prepare(workload, sets)
         for seed, distribution in sets:
             with self._lock:
@@ -230,7 +228,7 @@ class Pipeline:
         name = task.name + task.digest
         if name not in self._references:
             run = measure_baseline(task, self.device, self.build)
-            self._references[name] = References(task, measure=run, limit=self.memory)
+            self._references[name] = References(task, measure=run, limit=self._memory)
         return self._references[name]
 
     def _smoke(self, case: Dossier) -> Evaluation | None:

@@ -233,15 +233,18 @@ def test_store_resumes_where_it_was_killed(tmp_path: Path) -> None:
     assert int(done.stdout) == expected.trial.id
 
 
+class Interrupting(ToyEvaluator):
+    """Judges five kernels; Ctrl-C comes during the sixth."""
+
+    def evaluate(self, task: Any, kernel: Kernel, **rest: Any) -> Evaluation:
+        """The toy verdict."""
+        if self.asked == 5:
+            raise KeyboardInterrupt
+        return super().evaluate(task, kernel, **rest)
+
+
 def test_interrupt_ends_with_the_best_so_far() -> None:
     """Ctrl-C during an evaluation gives a result and loses no verdict."""
-
-    class Interrupting(ToyEvaluator):
-        def evaluate(self, task: Any, kernel: Kernel, **rest: Any) -> Evaluation:
-            if self.asked == 5:
-                raise KeyboardInterrupt
-            return super().evaluate(task, kernel, **rest)
-
     search = Search(toy_task(), proposers=[ToyProposer()], budget=ptxsearch.Budget(trials=40))
     result = ptxsearch.api.drive(search, Interrupting())
     assert result.state == "interrupted"
@@ -251,13 +254,6 @@ def test_interrupt_ends_with_the_best_so_far() -> None:
 
 def test_an_interrupted_run_has_told_of_every_trial_it_counts() -> None:
     """In order mode the last results are seen by no decision, and `on_trial` hears of them."""
-
-    class Interrupting(ToyEvaluator):
-        def evaluate(self, task: Any, kernel: Kernel, **rest: Any) -> Evaluation:
-            if self.asked == 5:
-                raise KeyboardInterrupt
-            return super().evaluate(task, kernel, **rest)
-
     policy = ptxsearch.Policy(window=8)
     search = Search(toy_task(), proposers=[ToyProposer()], policy=policy)
     told: list[Trial] = []

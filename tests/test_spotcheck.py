@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from ptxsearch.emulator.device import EmulatedDevice
@@ -119,32 +118,22 @@ def test_a_kernel_whose_first_blocks_do_all_is_not_timed(pipeline: Pipeline) -> 
     assert "unequal work" in found.message
 
 
-def test_blocks_that_wait_for_others_are_no_endless_loop() -> None:
+def test_blocks_that_wait_for_others_are_no_endless_loop(pipeline: Pipeline) -> None:
     """A block that spins on what block 0 writes cannot be judged by a sample that lacks block 0."""
     source = (
-        'extern "C" __global__ void k(const float* x, float* y, unsigned* flag, int n) {\n'
-        "  int i = blockIdx.x * 128 + threadIdx.x;\n"
-        "  if (blockIdx.x == 0 && threadIdx.x == 0) { __threadfence(); atomicAdd(flag, 1u); }\n"
-        "  if (threadIdx.x == 0) while (atomicAdd(flag, 0u) == 0u) {}\n"
-        "  __syncthreads();\n"
-        "  if (i < n) y[i] = 2 * x[i];\n}\n"
+        HEAD.replace("int n", "unsigned* flag, int n")
+        + INDEX
+        + "  if (i == 0) { __threadfence(); atomicAdd(flag, 1u); }\n"
+        + "  if (threadIdx.x == 0) while (atomicAdd(flag, 0u) == 0u) {}\n"
+        + "  __syncthreads();\n"
+        + STORE
     )
-    launch = Launch("k", ("x", "y", "flag", "n"), ("ceil_div(n, 128)",), ("128",))
-    kernel = Kernel(source, "cuda", (launch,), scratch=(Scratch("flag", "u32", ("1",), "zeros"),))
-    task = Task(
-        name="twice",
-        level=1,
-        description="y = 2 x",
-        params=(
-            Param("x", "in", "f32", ("n",)),
-            Param("y", "out", "f32", ("n",)),
-            Param("n", "scalar", "s32", init="n"),
-        ),
-        workloads=(Workload("small", {"n": 999}), Workload("full", {"n": 1 << 22}, timed=True)),
-        reference=lambda x, n: {"y": 2 * np.asarray(x, np.float64)},
-        baseline=kernel,
-        scale={"y": "exact"},
+    (launch,) = kernel(source).launches
+    waiting = replace(
+        kernel(source),
+        launches=(replace(launch, args=("x", "y", "flag", "n")),),
+        scratch=(Scratch("flag", "u32", ("1",), "zeros"),),
     )
-    verdict = Pipeline(EmulatedDevice("sm_90")).evaluate(task, kernel)
+    verdict = pipeline.evaluate(task("out"), waiting)
     assert verdict.status == "UNSUPPORTED", verdict.message
     assert "waits for other blocks" in verdict.message

@@ -10,7 +10,6 @@ import itertools
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -115,7 +114,7 @@ class CudaDevice:
             programs = [bound(built, sets[-1].inputs) for built in builts]
             for side, made in enumerate(programs):
                 if isinstance(made, Failure) and made.fault is not None:
-                    return replace(made, fault=replace(made.fault, object=f"builts[{side}]"))
+                    return made.of_side(side)
             limits = [self._limit(built, workload) for built in builts]
             self._runner.renew([built.cubin for built in builts], self.settings.recycle)
             timed = self._runner.job(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -107,15 +107,19 @@ def certify_task(
     device.forget()
     device.audit()
     rounds: dict[str, tuple[Array, int]] = {}
-    seen: dict[str, list[Expected]] = {}
-    for workload in (w for w in task.workloads if w is task.smallest or w in task.timed):
+    checked = [w for w in task.workloads if w is task.smallest or w in task.timed]
+
+    def fresh(workload: Workload) -> list[Expected]:
         sets = standard_sets(task, workload, seed=seed)
         references.prepare(workload, sets)
-        seen[workload.name] = [references.get(workload, *pair) for pair in sets]
+        return [references.get(workload, *pair) for pair in sets]
+
+    for workload in checked:
+        known = fresh(workload)
         # The baseline brings every set to the device; who loses the race need not see them all.
         for number, side in enumerate(sides):
-            known = seen[workload.name] if side is baseline else seen[workload.name][:1]
-            failure = _checked(device, task, number, side, known)
+            some = known if side is baseline else known[:1]
+            failure = _checked(device, task, number, side, some)
             if failure is not None:
                 return failure
         if workload in task.timed:
@@ -131,8 +135,8 @@ def certify_task(
         np.log(np.median(samples[:, 0::2, :-1], axis=(0, 1))) for samples, _ in rounds.values()
     ]
     winner = int(np.argmin(np.sum(chosen, axis=0)))
-    for known in seen.values():
-        failure = _checked(device, task, winner, finalists[winner], known[1:])
+    for workload in checked:
+        failure = _checked(device, task, winner, finalists[winner], fresh(workload)[1:])
         if failure is not None:
             return failure
     faults = _audited(device, winner, wrong)
@@ -206,20 +210,12 @@ def _checked(
     results = device.run_all(built, cases, timeout=FIRST_SECONDS)
     for expect, left in zip(known, results, strict=False):
         if isinstance(left, Failure):
-            return _of(number, left)
+            return left.of_side(number)
         verdict = check(task, left, expect)
         if not verdict.passed:
             text = f"wrong on fresh inputs of {expect.workload.name}: {verdict.message}"
-            return _of(number, Failure(Fault("non_deterministic", text)))
+            return Failure(Fault("non_deterministic", text)).of_side(number)
     return None
-
-
-def _of(number: int, failure: Failure) -> Failure:
-    """The failure with the side it belongs to in front of its fault's object."""
-    if failure.fault is None:
-        return failure
-    where = f"builts[{number}] {failure.fault.object}".strip()
-    return replace(failure, fault=replace(failure.fault, object=where))
 
 
 def _sample(

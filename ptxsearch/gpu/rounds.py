@@ -1,14 +1,15 @@
 """Rounds of interleaved samples: fresh modules and buffers for each group, with spot checks.
 
-All sides share the input set, the placement and the number of repeats of a round. What a few
-random samples left is read back, guards and input digests are checked then and at the end.
+All sides share the input set and the placement of a round, and its number of repeats unless one is
+far slower. What a few random samples left is read back, guards and input digests are checked then
+and at the end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -108,12 +109,12 @@ class _Group:
                 self._check(index)
             return Timed(samples, self.audits, [m])
         except Hang as hang:
-            return _named(timed_out(hang.seconds), sampler.side)
+            return timed_out(hang.seconds).of_side(sampler.side)
         except DriverError as error:
             sampler.lost = is_final(error)
-            return _named(failure_of(error), sampler.side)
+            return failure_of(error).of_side(sampler.side)
         except ArgumentMismatch as mismatch:
-            return _named(mismatch.failure, len(self.sides))
+            return mismatch.failure.of_side(len(self.sides))
         except _Spoiled as spoiled:
             return spoiled.failure
         finally:
@@ -162,8 +163,8 @@ class _Group:
             session.sampler.repeat(self.sides[side], index)
             again = session.inspect(placement)
             if again.breach is not None or again.changed:
-                raise _Spoiled(_named(_spoiled(again), side))
-        raise _Spoiled(_named(_spoiled(found), 0))
+                raise _Spoiled(_spoiled(again).of_side(side))
+        raise _Spoiled(_spoiled(found).of_side(0))
 
     def _finish(self) -> None:
         if self.session.sampler.lost:
@@ -195,11 +196,3 @@ def _spoiled(found: Found) -> Failure:
             object=names,
         )
     )
-
-
-def _named(failure: Failure, side: int) -> Failure:
-    """The failure with the side that caused it: `object` starts with builts[side]."""
-    assert failure.fault is not None
-    where = f"builts[{side}]"
-    name = f"{where} {failure.fault.object}".strip()
-    return Failure(replace(failure.fault, object=name), faults=failure.faults)
