@@ -1,7 +1,8 @@
 """How far an array is from the expected one, on the task's scale, element by element.
 
-Pieces are small enough to stay in a cache, and big arrays are compared on several threads, because
-every kernel's every output passes here, gigabytes of them.
+Pieces are small enough to stay in a cache and large enough that threads seldom wait for the
+interpreter; big arrays are compared on several threads, because every kernel's every output passes
+here, gigabytes of them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 from ptxsearch.evaluation import Array
 from ptxsearch.param import limits
 
-_PIECE = 1 << 15
+_PIECE = 1 << 17
 _SPAN = 1 << 21
-_THREADS = min(8, len(os.sched_getaffinity(0)))
+_THREADS = min(16, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True)
@@ -104,52 +105,48 @@ def _span(
     got: Array, want: Array, scale: Scale, start: int, rounding: Rounding, limit: float
 ) -> Deviation:
     worst, over = 0.0, []
-    room = np.empty(_PIECE), np.empty(_PIECE)
+    room = tuple(np.empty(min(_PIECE, want.size - start)) for _ in range(3))
     # numpy's error state belongs to a thread.
     with np.errstate(all="ignore"):
         for begin in range(start, min(start + _SPAN, want.size), _PIECE):
             piece = slice(begin, min(begin + _PIECE, start + _SPAN))
-            size = _size(scale, want[piece], piece)
-            top = _quick(got[piece], want[piece], size, rounding, room)
+            part = scale if isinstance(scale, Relative) or scale.size == 1 else scale[piece]
+            top = _quick(got[piece], want[piece], part, rounding, room)
             if not top <= limit:
-                ratios = _ratios(got[piece], want[piece], size, rounding)
+                ratios = _ratios(got[piece], want[piece], part, rounding)
                 over.append(np.flatnonzero(ratios > limit) + begin)
                 top = float(np.max(ratios, initial=0.0))
             worst = max(worst, top)
     return Deviation(worst, np.concatenate(over) if over else np.zeros(0, dtype=np.int64))
 
 
-def _size(scale: Scale, want: Array, piece: slice) -> Array:
-    if isinstance(scale, Relative):
-        return scale.of(want)
-    return scale if scale.size == 1 else scale[piece]
-
-
 def _quick(
-    got: Array, want: Array, scale: Array, rounding: Rounding, room: tuple[Array, Array]
+    got: Array, want: Array, scale: Scale, rounding: Rounding, room: tuple[Array, ...]
 ) -> float:
     """The largest ratio of a piece of plain finite numbers; NaN where some may be anything else."""
-    excess, size = (array[: want.size] for array in room)
+    excess, size, allowed = (array[: want.size] for array in room)
     np.abs(want, out=size)
     if not np.max(size) <= rounding.top:
         return np.nan
-    np.subtract(got.astype(np.float64, copy=False), want, out=excess)
+    np.copyto(excess, got, casting="unsafe")
+    excess -= want
     np.abs(excess, out=excess)
-    size *= rounding.rtol
-    size += rounding.least
-    excess -= size
+    np.multiply(size, rounding.rtol, out=allowed)
+    allowed += rounding.least
+    excess -= allowed
     # Where nothing exceeds rounding the scale may be 0.
     if np.max(excess) <= 0:
         return 0.0
-    excess /= scale
+    excess /= np.maximum(size, scale.least, out=size) if isinstance(scale, Relative) else scale
     return float(np.max(excess))
 
 
-def _ratios(got: Array, want: Array, scale: Array, rounding: Rounding) -> Array:
+def _ratios(got: Array, want: Array, scale: Scale, rounding: Rounding) -> Array:
+    size = scale.of(want) if isinstance(scale, Relative) else scale
     got, want = got.astype(np.float64, copy=False), want.astype(np.float64, copy=False)
     want = np.where(np.abs(want) > rounding.top, np.copysign(np.inf, want), want)
     excess = np.abs(got - want) - rounding.rtol * np.abs(want) - rounding.least
-    ratio = np.where(excess > 0, excess / scale, 0.0)
+    ratio = np.where(excess > 0, excess / size, 0.0)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     odd = ~np.isfinite(got) | ~np.isfinite(want)
     ratio[odd & ~same] = np.inf

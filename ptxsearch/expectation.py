@@ -27,7 +27,7 @@ from ptxsearch.toolchain import CompileFailure
 _UNKNOWN_TOLERANCE = 1e-5
 _BASELINE_SECONDS = 60.0
 _BIG = 1 << 20
-_THREADS = min(4, len(os.sched_getaffinity(0)))
+_THREADS = min(8, len(os.sched_getaffinity(0)))
 # What a reference may raise: its author's mistakes, each reported as the task's.
 _MISTAKES = (
     ArithmeticError, AssertionError, AttributeError, BufferError, ImportError, LookupError,

@@ -252,6 +252,25 @@ def test_arrays_of_an_arena_are_sent_as_they_are() -> None:
     assert arena.array((4,), np.dtype(ml_dtypes.bfloat16)).shape == (4,)
 
 
+@pytest.mark.parametrize("prepared", [0, 4096, 20_000, 1 << 20])
+def test_prepared_arena_holds_the_same(prepared: int) -> None:
+    """Arrays within the pages made before, across their end and beyond it all arrive."""
+    arena = Arena()
+    arena.prepare(prepared)
+    arrays = [arena.array((size,), np.dtype(np.int32)) for size in (1024, 3000, 5000)]
+    for number, array in enumerate(arrays):
+        assert not array.any()
+        array[:] = number + np.arange(array.size)
+    raw = [memoryview(array).cast("B") for array in arrays]
+    places = [(arena.put(part), part.nbytes) for part in [*raw, memoryview(bytes(9000))]]
+    assert arena.used == sum(-(-size // 4096) * 4096 for _, size in places)
+    views = mapped(arena.descriptor, places)
+    arena.close()
+    for number, (array, view) in enumerate(zip(arrays, views, strict=False)):
+        assert np.array_equal(np.frombuffer(view, np.int32), number + np.arange(array.size))
+    assert views[-1].nbytes == 9000
+
+
 def test_refused_launch_frees_its_events() -> None:
     """More launches are refused one after the other than there are events for."""
     session, _ = opened(1)

@@ -20,6 +20,8 @@ __all__ = ["LEAST", "Arena", "mapped"]
 
 LEAST = 4096
 _WRITE = 1 << 30
+_MOST_READY = 1 << 29
+_POPULATED = mmap.MAP_SHARED | mmap.MAP_POPULATE
 
 
 class Arena:
@@ -28,7 +30,23 @@ class Arena:
     def __init__(self) -> None:
         self._descriptor = -1
         self._size = 0
+        self._ready: mmap.mmap | None = None
         self._offsets: dict[int, int] = {}
+
+    @property
+    def used(self) -> int:
+        """Bytes that were taken of the file."""
+        return self._size
+
+    def prepare(self, size: int) -> None:
+        """Make the pages of the first `size` bytes, half a gigabyte at most, before they are used.
+
+        Making pages takes longer than a device needs to fill them; call it while nobody waits.
+        """
+        size = min(size, _MOST_READY)
+        if size and not self._size:
+            os.ftruncate(self.descriptor, size)
+            self._ready = mmap.mmap(self.descriptor, size, flags=_POPULATED)
 
     @property
     def descriptor(self) -> int:
@@ -43,9 +61,12 @@ class Arena:
         if size < LEAST:
             return np.zeros(shape, dtype)
         offset = self._grow(size)
-        flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
-        pages = mmap.mmap(self.descriptor, size, flags=flags, offset=offset)
-        array: Array = np.ndarray(tuple(shape), dtype, buffer=pages)
+        if self._ready is not None and self._size <= len(self._ready):
+            pages, start = self._ready, offset
+        else:
+            pages = mmap.mmap(self.descriptor, size, flags=_POPULATED, offset=offset)
+            start = 0
+        array: Array = np.ndarray(tuple(shape), dtype, buffer=pages, offset=start)
         self._offsets[array.ctypes.data] = offset
         return array
 
@@ -71,7 +92,8 @@ class Arena:
         """The page where `size` more bytes begin."""
         offset = self._size
         self._size += -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        os.ftruncate(self.descriptor, self._size)
+        if self._ready is None or self._size > len(self._ready):
+            os.ftruncate(self.descriptor, self._size)
         return offset
 
 

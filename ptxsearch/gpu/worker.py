@@ -50,9 +50,12 @@ def serve(channel: Channel, driver: Driver) -> None:
     while True:
         message = channel.receive()
         reply = answer(session, jobs[message.pop("job")], message)
-        channel.send(reply, session.results())
+        arena = session.results()
+        channel.send(reply, arena)
         if reply.last:
             return
+        # While the parent looks at these results: the next ones are likely to be as large.
+        session.inspector.arena.prepare(arena.used)
 
 
 def answer(session: Session, job: Callable[..., Any], message: dict[str, Any]) -> Reply:
