@@ -17,7 +17,8 @@ import numpy as np
 from ptxsearch.evaluation import Array
 from ptxsearch.param import limits
 
-_PIECE = 1 << 17
+# Alone a piece's three arrays of 64 bits shall stay near the core.
+_PIECE, _SHARED_PIECE = 1 << 16, 1 << 18
 _SPAN = 1 << 21
 _THREADS = min(16, len(os.sched_getaffinity(0)))
 
@@ -75,11 +76,12 @@ def deviation(
     infinities.
     """
     parts = got.reshape(-1), want.reshape(-1), _spread(scale, want.shape)
+    starts = range(0, want.size, _SPAN)
+    step = _PIECE if len(starts) == 1 else _SHARED_PIECE
 
     def span(start: int) -> Deviation:
-        return _span(*parts, start, rounding, limit)
+        return _span(*parts, slice(start, min(start + _SPAN, want.size), step), rounding, limit)
 
-    starts = range(0, want.size, _SPAN)
     with np.errstate(all="ignore"):
         if len(starts) == 1:
             found = [span(0)]
@@ -102,14 +104,15 @@ def _spread(scale: Scale, shape: tuple[int, ...]) -> Scale:
 
 
 def _span(
-    got: Array, want: Array, scale: Scale, start: int, rounding: Rounding, limit: float
+    got: Array, want: Array, scale: Scale, where: slice, rounding: Rounding, limit: float
 ) -> Deviation:
+    """The deviation within `where`, taken in pieces of its step."""
     worst, over = 0.0, []
-    room = tuple(np.empty(min(_PIECE, want.size - start)) for _ in range(3))
+    room = tuple(np.empty(min(where.step, where.stop - where.start)) for _ in range(3))
     # numpy's error state belongs to a thread.
     with np.errstate(all="ignore"):
-        for begin in range(start, min(start + _SPAN, want.size), _PIECE):
-            piece = slice(begin, min(begin + _PIECE, start + _SPAN))
+        for begin in range(where.start, where.stop, where.step):
+            piece = slice(begin, min(begin + where.step, where.stop))
             part = scale if isinstance(scale, Relative) or scale.size == 1 else scale[piece]
             top = _quick(got[piece], want[piece], part, rounding, room)
             if not top <= limit:

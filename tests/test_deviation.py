@@ -29,7 +29,7 @@ def ratio(got: float, want: float, scale: float, rtol: float) -> float:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("size", [1, 7, (1 << 15) + 3])
+@pytest.mark.parametrize("size", [1, 7, (1 << 16) + 3])
 @pytest.mark.parametrize("rtol", [0.0, 2.0**-23])
 def test_every_element_by_the_rule(seed: int, size: int, rtol: float) -> None:
     """Worst ratio and positions are those of a loop over the elements, odd values anywhere."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 
 from ptxsearch.evaluation import Built, Failure, Inputs, Outputs
 from ptxsearch.gpu import inspection
-from ptxsearch.gpu.arena import Arena, mapped
+from ptxsearch.gpu.arena import Arena, Arenas, mapped
 from ptxsearch.gpu.batches import batches
 from ptxsearch.gpu.case import input_set
+from ptxsearch.gpu.channel import Channel
 from ptxsearch.gpu.checks import Checks, check
 from ptxsearch.gpu.device import CudaDevice, Settings
 from ptxsearch.gpu.driver import DriverError
@@ -246,29 +248,79 @@ def test_arrays_of_an_arena_are_sent_as_they_are() -> None:
     array = arena.array((3, 1000), np.dtype(np.float32))
     offset = arena.put(memoryview(array).cast("B"))
     array[2, 999] = 7.0
-    (view,) = mapped(arena.descriptor, [(offset, array.nbytes)])
+    _, (view,) = mapped(arena.descriptor, [(offset, array.nbytes)])
     arena.close()
     assert np.frombuffer(view, np.float32)[-1] == 7.0
     assert arena.array((4,), np.dtype(ml_dtypes.bfloat16)).shape == (4,)
 
 
-@pytest.mark.parametrize("prepared", [0, 4096, 20_000, 1 << 20])
-def test_prepared_arena_holds_the_same(prepared: int) -> None:
-    """Arrays within the pages made before, across their end and beyond it all arrive."""
+@pytest.mark.parametrize("before", [0, 1024, 5000, 1 << 20])
+def test_arena_used_again_holds_the_same(before: int) -> None:
+    """Arrays within the old pages, across their end and beyond it all arrive."""
     arena = Arena()
-    arena.prepare(prepared)
+    arena.array((before,), np.dtype(np.int32))
+    arena.reset()
     arrays = [arena.array((size,), np.dtype(np.int32)) for size in (1024, 3000, 5000)]
     for number, array in enumerate(arrays):
-        assert not array.any()
         array[:] = number + np.arange(array.size)
     raw = [memoryview(array).cast("B") for array in arrays]
     places = [(arena.put(part), part.nbytes) for part in [*raw, memoryview(bytes(9000))]]
-    assert arena.used == sum(-(-size // 4096) * 4096 for _, size in places)
-    views = mapped(arena.descriptor, places)
+    _, views = mapped(arena.descriptor, places)
     arena.close()
     for number, (array, view) in enumerate(zip(arrays, views, strict=False)):
         assert np.array_equal(np.frombuffer(view, np.int32), number + np.arange(array.size))
-    assert views[-1].nbytes == 9000
+    assert not any(views[-1])
+
+
+def echo(channel: Channel, value: int) -> int:
+    """Answer a message with an array in an arena of the channel; the arena's number."""
+    channel.receive()
+    arena = channel.arena()
+    array = arena.array((4096,), np.dtype(np.int32))
+    array[:] = value
+    channel.send(array, arena)
+    return arena.number
+
+
+def test_arena_waits_until_nobody_looks_at_it() -> None:
+    """Results that are still held stay as they are; those let go make room for the next."""
+    ours, theirs = (Channel(end) for end in socket.socketpair())
+
+    def ask(value: int) -> tuple[np.ndarray, int]:
+        ours.send("next")
+        number = echo(theirs, value)
+        return ours.receive(1.0), number
+
+    (first, one), (second, two) = ask(1), ask(2)
+    part = second[:3]
+    del second
+    third, three = ask(3)
+    assert len({one, two, three}) == 3
+    del first
+    fourth, four = ask(4)
+    assert four == one
+    assert set(part) == {2}
+    assert set(third) == {3}
+    assert set(fourth) == {4}
+    del part, third
+    fifth, sixth = ask(5), ask(6)
+    assert {fifth[1], sixth[1]} == {two, three}
+    ours.close()
+    theirs.close()
+
+
+def test_spare_arenas_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound an arena that came back is closed."""
+    monkeypatch.setattr("ptxsearch.gpu.arena.SPARE_BYTES", 3 * 4096)
+    arenas = Arenas()
+    some = [arenas.take() for _ in range(5)]
+    for arena in some:
+        arena.array((1024,), np.dtype(np.int32))
+        arenas.sent(arena)
+    arenas.released(arena.number for arena in some)
+    numbers = [arenas.take().number for _ in range(4)]
+    assert set(numbers[:3]) == {arena.number for arena in some[:3]}
+    assert numbers[3] == 6
 
 
 def test_refused_launch_frees_its_events() -> None:

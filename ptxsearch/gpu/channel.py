@@ -1,8 +1,9 @@
 """Framed messages between two processes; big arrays travel as one anonymous shared file.
 
-A frame is a header (bytes of the pickle, places of its out-of-band buffers) and the pickle. The
-buffers lie in an arena whose descriptor comes along, so that a gigabyte never passes the pipe and
-nothing is left behind when a side dies. Both sides are this program.
+A frame is a header, the places of the pickle's out-of-band buffers, the numbers of arenas that
+this side no longer looks at, and the pickle. The buffers lie in an arena whose descriptor comes
+along, so that a gigabyte never passes the pipe and nothing is left behind when a side dies. Both
+sides are this program.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ import select
 import socket
 import struct
 import time
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ptxsearch.evaluation import Array
-from ptxsearch.gpu.arena import LEAST, Arena, mapped
+from ptxsearch.gpu.arena import LEAST, Arena, Arenas, mapped
 
 __all__ = ["Channel", "Closed", "Reply"]
 
-_HEAD = struct.Struct("<QI")
+# Bytes of the pickle, places, the arena's number (0: not to be released), numbers released.
+_HEAD = struct.Struct("<QIQI")
 _PLACE = struct.Struct("<QQ")
+_NUMBER = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
+        self._arenas = Arenas()
+        self._released: deque[int] = deque()
 
     def fileno(self) -> int:
         """The descriptor to wait on."""
@@ -59,20 +66,30 @@ class Channel:
         """Close this end; the other one sees Closed."""
         self._socket.close()
 
+    def arena(self) -> Arena:
+        """Where to put the arrays of one message; `send` takes it back."""
+        return self._arenas.take()
+
     def send(self, message: Any, arena: Arena | None = None) -> None:
-        """Send one object; its arrays that lie in `arena` are not copied, and `arena` is closed.
+        """Send one object; its arrays that lie in `arena`, of `arena()`, are not copied.
 
         Raises Closed where nobody reads.
         """
-        arena = arena or Arena()
+        used = arena or Arena()
         try:
-            self._send(message, arena)
+            sent = self._send(message, used)
         except OSError as error:
+            used.close()
             raise Closed(str(error)) from error
-        finally:
-            arena.close()
+        if arena is None:
+            used.close()
+        elif sent:
+            self._arenas.sent(arena)
+        else:
+            self._arenas.spare(arena)
 
-    def _send(self, message: Any, arena: Arena) -> None:
+    def _send(self, message: Any, arena: Arena) -> bool:
+        """Send a frame. Returns whether anything lies in the arena."""
         places: list[tuple[int, int]] = []
 
         def keep(buffer: pickle.PickleBuffer) -> bool:
@@ -87,12 +104,15 @@ class Channel:
         pickler.dispatch_table = _TABLE
         pickler.dump(message)
         body = packed.getvalue()
-        table = b"".join(_PLACE.pack(*place) for place in places)
-        head = _HEAD.pack(len(body), len(places)) + table
+        released = [self._released.popleft() for _ in range(len(self._released))]
+        head = _HEAD.pack(len(body), len(places), arena.number, len(released))
+        head += b"".join(_PLACE.pack(*place) for place in places)
+        head += b"".join(_NUMBER.pack(number) for number in released)
         if places:
             socket.send_fds(self._socket, [head[:1]], [arena.descriptor])
             head = head[1:]
         self._socket.sendall(head + body)
+        return bool(places)
 
     def receive(self, timeout: float | None = None) -> Any:
         """The next object. Raises TimeoutError after `timeout` seconds, Closed at the end."""
@@ -100,11 +120,18 @@ class Channel:
         first, descriptors = self._first(deadline)
         try:
             head = first + self._exactly(_HEAD.size - 1, deadline)
-            length, count = _HEAD.unpack(head)
+            length, count, number, released = _HEAD.unpack(head)
             table = self._exactly(_PLACE.size * count, deadline)
             places = [(int(offset), int(size)) for offset, size in _PLACE.iter_unpack(table)]
+            table = self._exactly(_NUMBER.size * released, deadline)
+            self._arenas.released(done for (done,) in _NUMBER.iter_unpack(table))
             body = self._exactly(length, deadline)
-            buffers = mapped(descriptors[0], places) if places else []
+            buffers: list[memoryview] = []
+            if places:
+                pages, buffers = mapped(descriptors[0], places)
+                if number:
+                    told = weakref.finalize(pages, self._released.append, number)
+                    told.atexit = False
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxsearch.evaluation import Array, Outputs
-from ptxsearch.gpu.arena import Arena
 from ptxsearch.gpu.driver import Driver, DriverError
 from ptxsearch.gpu.inspection import Found, Inspector
 from ptxsearch.gpu.instruments import Cells, Instruments
@@ -138,8 +137,3 @@ class Session:
         self.driver.record(slot.last)
         self.sampler.wait(slot.last, SETTLE_SECONDS)
         return self.inspector.read(inspection)
-
-    def results(self) -> Arena:
-        """Where arrays were put since the last call: for the channel, which closes it."""
-        arena, self.inspector.arena = self.inspector.arena, Arena()
-        return arena

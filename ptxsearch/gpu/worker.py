@@ -49,13 +49,11 @@ def serve(channel: Channel, driver: Driver) -> None:
     }
     while True:
         message = channel.receive()
+        session.inspector.arena = channel.arena()
         reply = answer(session, jobs[message.pop("job")], message)
-        arena = session.results()
-        channel.send(reply, arena)
+        channel.send(reply, session.inspector.arena)
         if reply.last:
             return
-        # While the parent looks at these results: the next ones are likely to be as large.
-        session.inspector.arena.prepare(arena.used)
 
 
 def answer(session: Session, job: Callable[..., Any], message: dict[str, Any]) -> Reply:
