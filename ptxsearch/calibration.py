@@ -1,9 +1,9 @@
 """Tolerances from measurement: what honest 32-bit arithmetic errs, and what lower precision errs.
 
 A task's `variant(arithmetic, ...)` computes its outputs in a given `Arithmetic`. Over many input
-sets, H is the largest error of honest orders (sequential chains of 8 to 4096 terms, then pairwise,
-or the last 4096 partial sums in order; fused or separate multiply-add; exact or approximate
-exponential) and L the smallest, over lowered precisions (tf32, bf16, fp16 inputs; fp16
+sets, H is the largest error of honest orders (sequential chains of 8 to 16384 terms, the last as
+one thread adds a row, then pairwise, or the last 4096 partial sums in order; fused or separate
+multiply-add; exact or approximate exponential) and L the smallest, over lowered precisions (tf32, bf16, fp16 inputs; fp16
 accumulation), of the median error. Where L >= 8 H the tolerance is their geometric mean sqrt(H L),
 as far from either in factors; elsewhere the pair is not separable and 4 H judges function only.
 """
@@ -136,6 +136,7 @@ HONEST: tuple[Arithmetic, ...] = (
     Arithmetic("chains of 4096", chain=4096),
     Arithmetic("chains of 8, the last 4096 in order", tail=4096),
     Arithmetic("chains of 4096, separate", chain=4096, fused=False, approximate=True),
+    Arithmetic("chains of 16384", chain=1 << 14),
 )
 DOWNGRADES: tuple[Arithmetic, ...] = (
     Arithmetic("tf32 inputs", inputs="tf32"),
