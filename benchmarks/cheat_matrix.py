@@ -1,9 +1,9 @@
 """The verdicts of the whole pipeline on kernels that cheat and on honest ones that look odd.
 
-`python benchmarks/cheat_matrix.py DEVICE OUT.json [PROCESSES [SECONDS]]`, DEVICE being cuda or
-emulated. The kernels and the statuses allowed for each are those of tests/cheats.py; tasks are
-judged without the full size, and softmax with fewer rows, which changes no verdict (save for the
-cheat that lies there) and costs most of the time.
+`python benchmarks/cheat_matrix.py DEVICE OUT.json [PROCESSES [SECONDS [PREFIX]]]`, DEVICE being
+cuda or emulated; names that begin with PREFIX alone. The kernels and the statuses allowed for each
+are those of tests/cheats.py; tasks are judged without the full size, and softmax with fewer rows,
+which changes no verdict (save for the cheats that lie there) and costs most of the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ptxsearch.pipeline import Pipeline
 from ptxsearch.taskfile import load_task
 from tests.cheats import cheats
 
-NEEDS_FULL = "skip_full_size"
+NEED_FULL = ("skip_full", "full_")
 FEWER_ROWS = {"wide": {"rows": 512, "cols": 8192}, "tall": {"rows": 4096, "cols": 1024}}
 _PIPELINES: dict[str, Pipeline] = {}
 
@@ -37,7 +37,7 @@ def judge(name: str, device: str) -> dict[str, Any]:
         _PIPELINES[device] = Pipeline(CudaDevice() if device == "cuda" else EmulatedDevice())
     cheat = next(item for item in cheats() if item.name == name)
     task = load_task(cheat.task)
-    if device == "emulated" or name != NEEDS_FULL:
+    if not name.startswith(NEED_FULL):
         kept = [w for w in task.workloads if w.name != "full"]
         fewer = [replace(w, sizes=FEWER_ROWS.get(w.name, w.sizes)) for w in kept]
         task = replace(task, workloads=tuple(fewer))
@@ -55,9 +55,10 @@ def judge(name: str, device: str) -> dict[str, Any]:
     }
 
 
-def main(device: str, out: Path, processes: int, limit: float) -> None:
+def main(device: str, out: Path, processes: int, limit: float, prefix: str) -> None:
     pool = ProcessPoolExecutor(processes, get_context("spawn"))
-    jobs = {pool.submit(judge, cheat.name, device): cheat.name for cheat in cheats()}
+    names = [cheat.name for cheat in cheats() if cheat.name.startswith(prefix)]
+    jobs = {pool.submit(judge, name, device): name for name in names}
     rows = []
     try:
         for job in as_completed(jobs, timeout=limit):
@@ -88,10 +89,6 @@ def report(rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    numbers = [float(argument) for argument in sys.argv[3:]]
-    main(
-        sys.argv[1],
-        Path(sys.argv[2]),
-        int(numbers[0]) if numbers else 4,
-        numbers[1] if len(numbers) > 1 else 600.0,
-    )
+    device, out, *rest = sys.argv[1:]
+    processes, limit, prefix = [*rest, *("4", "600", "")[len(rest) :]]
+    main(device, Path(out), int(processes), float(limit), prefix)

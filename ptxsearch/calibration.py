@@ -3,9 +3,10 @@
 A task's `variant(arithmetic, ...)` computes its outputs in a given `Arithmetic`. Over many input
 sets, H is the largest error of honest orders (sequential chains of 8 to 16384 terms, the last as
 one thread adds a row, then pairwise, or the last 4096 partial sums in order; fused or separate
-multiply-add; exact or approximate exponential) and L the smallest, over lowered precisions (tf32, bf16, fp16 inputs; fp16
-accumulation), of the median error. Where L >= 8 H the tolerance is their geometric mean sqrt(H L),
-as far from either in factors; elsewhere the pair is not separable and 4 H judges function only.
+multiply-add; exact or approximate exponential) and L the smallest, over lowered precisions (tf32,
+bf16, fp16 inputs; fp16 accumulation), of the median error. Where L >= 8 H the tolerance is their
+geometric mean sqrt(H L), as far from either in factors; elsewhere the pair is not separable and 4 H
+judges function only.
 """
 
 from __future__ import annotations

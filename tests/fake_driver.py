@@ -3,8 +3,8 @@
 
 A cubin is JSON: entry, parameter sizes, what the kernel does, how long it takes, and with `only`
 the first value of x for which it does that and not the right thing (with `once`, a file, the first
-time). Memory, junk and guards behave as on a GPU; the clock is virtual and advances by each
-launch's duration.
+time; with `while`, as long as the file exists). Memory, junk and guards behave as on a GPU; the
+clock is virtual and advances by each launch's duration.
 """
 
 from __future__ import annotations
@@ -185,6 +185,8 @@ class FakeDriver:
         if "once" in kernel and do != "double":
             do = "double" if Path(kernel["once"]).exists() else do
             Path(kernel["once"]).touch()
+        if "while" in kernel and not Path(kernel["while"]).exists():
+            do = "double"
         if do.startswith("code "):
             self.sticky = int(do.split()[1])
         elif do == "hang":

@@ -28,7 +28,7 @@ WORKLOAD = Workload("small", {"n": N})
 
 
 def built(
-    do: str, *, block: str = "128", scratch: tuple[Scratch, ...] = (), **more: float
+    do: str, *, block: str = "128", scratch: tuple[Scratch, ...] = (), **more: object
 ) -> Built:
     """A compiled fake kernel with arguments x, y, n."""
     launch = Launch("k", ("x", "y", "n"), ("8",), (block,))
@@ -36,11 +36,11 @@ def built(
     return Built(cubin(do, **more), "", kernel, {})
 
 
-def inputs(seed: int = 0) -> Inputs:
+def inputs(seed: int = 0, n: int = N) -> Inputs:
     """One set: x random, y to be written."""
-    x = np.random.default_rng(seed).standard_normal(N).astype(np.float32)
-    values = {"x": x, "y": np.empty(N, np.float32)}
-    return Inputs(values, {"x": "in", "y": "out"}, {"n": N}, label=f"seed {seed}")
+    x = np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+    values = {"x": x, "y": np.empty(n, np.float32)}
+    return Inputs(values, {"x": "in", "y": "out"}, {"n": n}, label=f"seed {seed}")
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +228,45 @@ def test_audits_hold_outputs_of_timed_launches(shared: CudaDevice) -> None:
         right = np.array_equal(left.arrays["y"], 2 * np.asarray(data.values["x"]))
         assert right == (side == 0)
     assert shared.audit() == []
+
+
+LARGE = 1 << 20
+
+
+def test_large_outputs_that_a_check_left_are_not_read_back(shared: CudaDevice) -> None:
+    """Timed launches that leave bit for bit what checks of the same kernel left say nothing."""
+    shared.audit()
+    kernel = built("double", seconds=2e-4)
+    for seed in range(4):
+        shared.run(kernel, Workload("large", {"n": LARGE}), inputs(seed, LARGE), timeout=1.0)
+    assert isinstance(shared.time([kernel], Workload("large", {"n": LARGE}), 45), np.ndarray)
+    assert shared.audit() == []
+
+
+def test_large_outputs_of_a_kernel_that_was_not_checked_are_read_back(shared: CudaDevice) -> None:
+    """What another kernel left on the same sets, or it on other sets, stands for nothing."""
+    where = Workload("large", {"n": LARGE})
+    shared.run(built("double"), where, inputs(0, LARGE), timeout=1.0)
+    shared.audit()
+    shared.time([built("double", seconds=3e-4)], where, 5)
+    assert len(shared.audit()) == 1
+
+
+def test_large_outputs_that_change_when_timed_are_read_back(
+    shared: CudaDevice, tmp_path: Path
+) -> None:
+    """A kernel that leaves its work out once it was checked is found out."""
+    where, file = Workload("large", {"n": LARGE}), tmp_path / "now"
+    kernel = built("skip", **{"while": str(file)})
+    for seed in range(4):
+        shared.run(kernel, where, inputs(seed, LARGE), timeout=1.0)
+    shared.audit()
+    file.touch()
+    shared.time([kernel], where, 45)
+    audits = shared.audit()
+    assert len(audits) == 3
+    for _, data, left in audits:
+        assert not np.array_equal(left.arrays["y"], 2 * np.asarray(data.values["x"]))
 
 
 def test_repeats_follow_the_rival(shared: CudaDevice) -> None:

@@ -126,13 +126,16 @@ def test_guard_and_fill_write_the_same_junk() -> None:
 def test_digest_is_the_sum_of_its_words_by_place(size: int) -> None:
     """The digest of any size is the weighted sum of hashed words, bytes that are left added."""
     buffer = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
-    digest = launch("ptxsearch_digest", "buffer", "n", "cell", blocks=2)
+    key = 0xC0FFEE + size
+    digest = launch("ptxsearch_digest", "buffer", "n", "cell", str(key), blocks=2)
     found = int(left([digest], buffer)["cell"][0])
     words = buffer[: size // 4 * 4].view(np.uint32)
     places = np.arange(len(words), dtype=np.uint64)
     keys = (places * np.uint64(0x9E3779B9) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     rest = buffer[len(words) * 4 :].astype(np.uint32)
-    tail = mixed(rest + 257 * np.arange(len(rest), dtype=np.uint32)) << np.uint64(20)
+    tail = rest + 257 * np.arange(len(rest), dtype=np.uint32)
+    tail = mixed(tail ^ np.uint32(key)) << np.uint64(20)
     with np.errstate(over="ignore"):
-        want = np.sum(mixed(words ^ keys) * (2 * places + np.uint64(1))) + np.sum(tail)
+        hashed = mixed(mixed(words ^ np.uint32(key)).astype(np.uint32) ^ keys)
+        want = np.sum(hashed * (2 * places + np.uint64(1))) + np.sum(tail)
     assert found == int(want) % (1 << 64)

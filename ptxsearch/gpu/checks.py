@@ -19,7 +19,7 @@ from ptxsearch.gpu.faults import failure_of, is_final, timed_out
 from ptxsearch.gpu.inspection import SLOTS, Inspection
 from ptxsearch.gpu.memory import Placement
 from ptxsearch.gpu.sequence import ArgumentMismatch, Loaded, Program
-from ptxsearch.gpu.session import SETTLE_SECONDS, Left, Session
+from ptxsearch.gpu.session import COSTLY_BYTES, SETTLE_SECONDS, Left, Session
 from ptxsearch.gpu.timing import Hang
 
 __all__ = ["Checked", "Checks", "check"]
@@ -178,7 +178,10 @@ class _Line:
             session.inspector.spare(slot)
             raise
         driver.record(slot.end)
-        inspection = session.inspector.queue(placement, slot, pattern=pattern, results=True)
+        costly = placement.inputs.result_bytes >= COSTLY_BYTES
+        inspection = session.inspector.queue(
+            placement, slot, pattern=pattern, results=True, digests=costly
+        )
         if inspection.whole:
             self._give_back(placement)
         driver.record(slot.last)
@@ -199,6 +202,9 @@ class _Line:
         if found.breach is not None:
             raise _Stopped(Failure(found.breach))
         seconds = self.session.driver.seconds(slot.start, slot.end)
+        if found.digests:
+            done = len(self.lefts)
+            self.session.note(self.plan.programs[done], self.plan.tokens[done], found.digests)
         self.lefts.append(Left.of(found, seconds))
 
     def _drain(self) -> None:

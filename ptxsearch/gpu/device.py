@@ -144,7 +144,11 @@ class CudaDevice:
         return samples
 
     def audit(self) -> Sequence[tuple[int, Inputs, Outputs]]:
-        """Of this thread's `time` since its last call: (index into `builts`, inputs, outputs)."""
+        """Of this thread's `time` since its last call: (index into `builts`, inputs, outputs).
+
+        Large outputs are left out where they are bit for bit what `run` gave of that kernel on
+        those inputs, by digests under a key that no kernel knows.
+        """
         return self._audits.pop(threading.get_ident(), [])
 
     @property

@@ -27,12 +27,16 @@ _ALIGN = 64
 
 @dataclass(frozen=True)
 class Found:
-    """The first breach of a guard, inputs that changed, notes on what was not written, arrays."""
+    """The first breach of a guard, inputs that changed, notes on what was not written, arrays.
+
+    `digests` are those of the results, where they were asked for.
+    """
 
     breach: Fault | None = None
     changed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     arrays: Mapping[str, Array] = field(default_factory=dict)
+    digests: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,15 @@ class Slot:
 
 @dataclass(frozen=True)
 class Inspection:
-    """One that is queued: `outs` were looked at for junk, `staged` arrays are on their way."""
+    """One that is queued: `outs` were looked at for junk, `staged` arrays are on their way.
+
+    `hashed` results have digests, `names` are to be copied.
+    """
 
     placement: Placement
     slot: Slot
     outs: tuple[str, ...]
+    hashed: tuple[str, ...]
     names: tuple[str, ...]
     staged: Mapping[str, Array]
 
@@ -88,29 +96,37 @@ class Inspector:
         return self._used + sum(map(_padded, sizes)) <= STAGE_BYTES
 
     def queue(
-        self, placement: Placement, slot: Slot, *, pattern: int | None, results: bool
+        self,
+        placement: Placement,
+        slot: Slot,
+        *,
+        pattern: int | None = None,
+        results: bool = False,
+        digests: bool = False,
     ) -> Inspection:
         """Queue an inspection; `pattern` is the junk that preceded the launches, if it counts.
 
-        The caller records the slot's last event.
+        `results` are copied, `digests` made of them. The caller records the slot's last event.
         """
         inputs, instruments = placement.inputs, self._instruments
         outs = tuple(name for name in inputs.written if inputs.roles[name] == "out")
         outs = outs if pattern is not None else ()
-        guards, *others = slot.cells.set([NOTHING] + [0] * (len(inputs.digests) + len(outs)))
+        hashed = inputs.written if digests else ()
+        count = len(inputs.digests) + len(outs) + len(hashed)
+        guards, *others = slot.cells.set([NOTHING] + [0] * count)
         zones = 2 * len(placement.regions)
         instruments.breach(placement.zones, zones, placement.seed, guards)
-        for name, cell in zip((*inputs.digests, *outs), others, strict=True):
-            region = placement.arrays[name]
-            if name in inputs.digests:
-                instruments.digest(region.pointer, region.size, cell)
-            else:
+        regions = [placement.arrays[name] for name in (*inputs.digests, *outs, *hashed)]
+        for number, (region, cell) in enumerate(zip(regions, others, strict=True)):
+            if 0 <= number - len(inputs.digests) < len(outs):
                 instruments.unwritten(region.pointer, region.size, pattern or 0, cell)
+            else:
+                instruments.digest(region.pointer, region.size, cell)
         slot.cells.fetch()
         names = inputs.written if results else ()
         staged = self._staged(placement, names) if self.fits(inputs) else {}
         self._reading += 1
-        return Inspection(placement, slot, outs, names, staged)
+        return Inspection(placement, slot, outs, hashed, names, staged)
 
     def _staged(self, placement: Placement, names: Sequence[str]) -> dict[str, Array]:
         views = {}
@@ -124,12 +140,12 @@ class Inspector:
     def read(self, inspection: Inspection) -> Found:
         """What an inspection found, once its slot's last event is done."""
         placement, inputs = inspection.placement, inspection.placement.inputs
-        cells = inspection.slot.cells.read(1 + len(inputs.digests) + len(inspection.outs))
-        known = inputs.digests
-        now = dict(zip(known, cells[1:], strict=False))
-        left = dict(zip(inspection.outs, cells[1 + len(known) :], strict=True))
+        known, outs, hashed = inputs.digests, inspection.outs, inspection.hashed
+        guards, *others = inspection.slot.cells.read(1 + len(known) + len(outs) + len(hashed))
+        now = dict(zip(known, others, strict=False))
+        left = dict(zip(outs, others[len(known) :], strict=False))
         found = Found(
-            breach=None if cells[0] == NOTHING else placement.breach(cells[0]),
+            breach=None if guards == NOTHING else placement.breach(guards),
             changed=tuple(name for name in known if now[name] != known[name]),
             notes=tuple(
                 f"{words} of {placement.arrays[name].size // 4} 4-byte words of {name} were never"
@@ -138,6 +154,7 @@ class Inspector:
                 if words
             ),
             arrays={name: self._array(inspection, name) for name in inspection.names},
+            digests=dict(zip(hashed, others[len(known) + len(outs) :], strict=True)),
         )
         self.drop(inspection)
         return found

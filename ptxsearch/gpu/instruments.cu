@@ -81,26 +81,27 @@ extern "C" __global__ void ptxsearch_guard_check(const u64* zones, unsigned seed
   if (after < end && !is_junk(after, seed)) atomicMin(first_bad, after);
 }
 
-__device__ __forceinline__ u64 share(unsigned word, u64 index) {
-  return (u64)mix(word ^ (unsigned)index * 0x9e3779b9U) * ((index << 1) | 1);
+__device__ __forceinline__ u64 share(unsigned word, u64 index, unsigned key) {
+  return (u64)mix(mix(word ^ key) ^ (unsigned)index * 0x9e3779b9U) * ((index << 1) | 1);
 }
 
 // Add to *digest a sum over the words at `address` (a multiple of 16) that depends on each word
-// and its place.
-extern "C" __global__ void ptxsearch_digest(u64 address, u64 size, u64* digest) {
+// and its place, and on a key that no kernel knows.
+extern "C" __global__ void ptxsearch_digest(u64 address, u64 size, u64* digest, unsigned key) {
   const u64 step = (u64)gridDim.x * blockDim.x, whole = size / 16;
   u64 sum = 0;
   for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < whole; i += step) {
     const uint4 v = ((const uint4*)address)[i];
-    sum += share(v.x, 4 * i) + share(v.y, 4 * i + 1) + share(v.z, 4 * i + 2) + share(v.w, 4 * i + 3);
+    sum += share(v.x, 4 * i, key) + share(v.y, 4 * i + 1, key) + share(v.z, 4 * i + 2, key) +
+           share(v.w, 4 * i + 3, key);
   }
   if (blockIdx.x == 0 && threadIdx.x < size % 16 / 4) {
     const u64 index = 4 * whole + threadIdx.x;
-    sum += share(((const unsigned*)address)[index], index);
+    sum += share(((const unsigned*)address)[index], index, key);
   }
   if (blockIdx.x == 0 && threadIdx.x < size % 4) {
     const u64 at = address + (size & ~3ULL) + threadIdx.x;
-    sum += (u64)mix(*(const unsigned char*)at + 257U * threadIdx.x) << 20;
+    sum += (u64)mix((*(const unsigned char*)at + 257U * threadIdx.x) ^ key) << 20;
   }
   for (int k = 16; k > 0; k >>= 1) sum += __shfl_down_sync(0xffffffffU, sum, k);
   if (threadIdx.x % 32 == 0) atomicAdd(digest, sum);

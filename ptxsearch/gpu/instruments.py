@@ -7,6 +7,7 @@ hot ones keep their argument blocks, because the driver copies arguments when a 
 from __future__ import annotations
 
 import ctypes
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -108,6 +109,7 @@ class Instruments:
             for name in ENTRIES
         }
         self._shared = shared
+        self._key = secrets.randbits(32)
         self._blocks = properties.multiprocessors
         self._clock = properties.clock_hz
         size = max(CLEAN_BYTES, 4 * properties.l2_bytes)
@@ -154,8 +156,9 @@ class Instruments:
         self._go("ptxsearch_unwritten", self._blocks_for(size), 256, arguments)
 
     def digest(self, address: int, size: int, cell: int) -> None:
-        """Add to a cell a 64-bit sum that depends on every word and its place."""
-        self._go("ptxsearch_digest", self._blocks_for(size), 256, whole(address, size, cell))
+        """Add to a cell a 64-bit sum of every word and its place, under this process's own key."""
+        arguments = whole(address, size, cell, self._key)
+        self._go("ptxsearch_digest", self._blocks_for(size), 256, arguments)
 
     def guard(self, zones: int, count: int, seed: int) -> None:
         """Fill the `count` guard zones of the table at address `zones`."""

@@ -74,6 +74,11 @@ class InputSet:
         """The arrays that a kernel leaves results in."""
         return tuple(name for name in self.arrays if self.roles[name] in _WRITTEN)
 
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of the arrays that a kernel leaves results in."""
+        return sum(self.arrays[name].nbytes for name in self.written)
+
 
 def _footprints(inputs: InputSet, scratch: Sequence[int]) -> list[int]:
     """The bytes of each region of a placement, then those of its table of guards."""

@@ -13,11 +13,13 @@ from ptxsearch.gpu.driver import Driver, DriverError
 from ptxsearch.gpu.inspection import Found, Inspector
 from ptxsearch.gpu.instruments import Cells, Instruments
 from ptxsearch.gpu.memory import InputSet, Memory, Placement
+from ptxsearch.gpu.sequence import Program
 from ptxsearch.gpu.timing import Sampler
 
 __all__ = ["Left", "Session"]
 
 PATTERNS = 0x7FFFFFFF
+COSTLY_BYTES = 4 << 20
 PROBE_SECONDS, SETTLE_SECONDS = 30.0, 60.0
 
 
@@ -51,7 +53,7 @@ class Session:
     """One context with its instruments, memory and clock, and the input sets by token.
 
     `kept` are placements of the last group of rounds: held until the next one is placed, so that
-    its pages are others.
+    its pages are others. `seen` holds the digests of what checks left, by cubin and set.
     """
 
     driver: Driver
@@ -61,6 +63,7 @@ class Session:
     inspector: Inspector
     sets: dict[int, InputSet] = field(default_factory=dict)
     kept: list[Placement] = field(default_factory=list)
+    seen: dict[tuple[str, int], tuple[Program, Mapping[str, int]]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, driver: Driver, *, cubin: bytes, budget: int) -> Session:
@@ -128,12 +131,28 @@ class Session:
             self.memory.release(placement)
         self.kept.clear()
 
+    def note(self, program: Program, token: int, digests: Mapping[str, int]) -> None:
+        """Keep the digests of what a check of a program left on a set."""
+        self.seen[program.sha256, token] = program, digests
+
+    def noted(self, program: Program, token: int) -> Mapping[str, int]:
+        """The digests of what the last check of a program left on a set; empty where unknown."""
+        checked, digests = self.seen.get((program.sha256, token), (None, {}))
+        return digests if checked == program else {}
+
     def inspect(
-        self, placement: Placement, *, pattern: int | None = None, results: bool = False
+        self,
+        placement: Placement,
+        *,
+        pattern: int | None = None,
+        results: bool = False,
+        digests: bool = False,
     ) -> Found:
         """What lies in a placement and around it now, in one trip to the device."""
         slot = self.inspector.slot()
-        inspection = self.inspector.queue(placement, slot, pattern=pattern, results=results)
+        inspection = self.inspector.queue(
+            placement, slot, pattern=pattern, results=results, digests=digests
+        )
         self.driver.record(slot.last)
         self.sampler.wait(slot.last, SETTLE_SECONDS)
         return self.inspector.read(inspection)
