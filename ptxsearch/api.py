@@ -81,9 +81,7 @@ def optimize(
 def default_workers(evaluator: Evaluator) -> int:
     """Two for each GPU, so that one compiles and checks while the other times; else one."""
     device = evaluator.device if isinstance(evaluator, Pipeline) else None
-    if isinstance(device, CudaDevices):
-        return 2 * len(device.gpus)
-    return 2 if isinstance(device, CudaDevice) else 1
+    return 2 * len(device.gpus) if isinstance(device, CudaDevice | CudaDevices) else 1
 
 
 def make_proposers(

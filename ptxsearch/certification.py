@@ -62,9 +62,7 @@ def is_certifying(evaluator: Evaluator) -> bool:
 
 def _gpu(device: Device) -> CudaDevice | None:
     """The GPU that this thread certifies on."""
-    if isinstance(device, CudaDevices):
-        return device.mine
-    return device if isinstance(device, CudaDevice) else None
+    return device.mine if isinstance(device, CudaDevice | CudaDevices) else None
 
 
 def certificates(

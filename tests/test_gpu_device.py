@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,17 @@ def test_audits_hold_outputs_of_timed_launches(shared: CudaDevice) -> None:
         right = np.array_equal(left.arrays["y"], 2 * np.asarray(data.values["x"]))
         assert right == (side == 0)
     assert shared.audit() == []
+
+
+def test_time_of_a_kernel_that_was_never_assembled_is_a_failure(shared: CudaDevice) -> None:
+    """Without a cubin there is nothing to launch, beside other kernels too."""
+    shared.run(built("double"), WORKLOAD, inputs(), timeout=1.0)
+    empty = replace(built("double"), cubin=b"")
+    for sides in ([empty], [built("double"), empty]):
+        failed = shared.time(sides, WORKLOAD, 3)
+        assert isinstance(failed, Failure)
+        assert failed.status == "UNSUPPORTED"
+        assert "ptxas is missing" in failed.message
 
 
 LARGE = 1 << 20

@@ -111,10 +111,12 @@ class CudaDevice:
         """
         with self._lock.held():
             sets = self._some(self._sets(builts[0], workload))
-            programs = [bound(built, sets[-1].inputs) for built in builts]
-            for side, made in enumerate(programs):
-                if isinstance(made, Failure) and made.fault is not None:
+            programs: list[Program] = []
+            for side, built in enumerate(builts):
+                made = bound(built, sets[-1].inputs)
+                if isinstance(made, Failure):
                     return made.of_side(side)
+                programs.append(made)
             limits = [self._limit(built, workload) for built in builts]
             self._runner.renew([built.cubin for built in builts], self.settings.recycle)
             timed = self._runner.job(
@@ -150,6 +152,16 @@ class CudaDevice:
         those inputs, by digests under a key that no kernel knows.
         """
         return self._audits.pop(threading.get_ident(), [])
+
+    @property
+    def gpus(self) -> tuple[CudaDevice, ...]:
+        """This one: as `CudaDevices.gpus`."""
+        return (self,)
+
+    @property
+    def mine(self) -> CudaDevice:
+        """This one: as `CudaDevices.mine`."""
+        return self
 
     @property
     def guard_is_due(self) -> bool:
