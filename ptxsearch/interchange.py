@@ -76,13 +76,17 @@ def read(path: str | Path) -> Table:
         if path.suffix == ".npz":
             return _read_npz(path)
         data = json.loads(_closed(path.read_text(encoding="utf-8")))
+        if not isinstance(data, dict):
+            raise TypeError(f"it holds a {type(data).__name__}")
         if "results" in data:
             return _read_t4(path.stem, data)
         if "cache" in data:
             return _read_kernel_tuner(path.stem, data)
     except OSError as error:
         raise RecordingError(f"{path} cannot be read ({error.strerror})", "check it") from error
-    except (KeyError, ValueError, TypeError, IndexError, zipfile.BadZipFile) as error:
+    except (
+        KeyError, ValueError, TypeError, IndexError, EOFError, RecursionError, zipfile.BadZipFile
+    ) as error:  # fmt: skip
         raise RecordingError(
             f"{path} is not a recording ({type(error).__name__}: {error})",
             "give an .npz space, T4 results or a Kernel Tuner cache",
@@ -99,7 +103,7 @@ def _closed(text: str) -> str:
 
 
 def _read_npz(path: Path) -> Table:
-    with np.load(path, allow_pickle=False) as file:
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     meta = json.loads(str(arrays["meta"]))
     params = {name: tuple(values) for name, values in meta["params"].items()}

@@ -189,8 +189,11 @@ def test_t4_export_can_be_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"a": 1}', '{"results": []}', '{"results": [{"invalidity": "odd"}]}']
-)
+    "content",
+    ["", "{", "[]", '"results"', '["cache"]', '{"a": 1}', '{"results": []}', '{"cache": {}}',
+     '{"results": [{"invalidity": "odd"}]}', '{"results":' * 9999, "[" * 99999],
+    ids=lambda content: content[:20],
+)  # fmt: skip
 def test_foreign_files_are_one_clear_error(tmp_path: Path, content: str) -> None:
     """A file of another kind is a RecordingError that names it."""
     path = tmp_path / "foreign.json"
@@ -203,9 +206,10 @@ def test_missing_file_is_a_recording_error(tmp_path: Path) -> None:
     """So is a file that is not there, and an .npz that is none."""
     with pytest.raises(RecordingError, match="cannot be read"):
         replay.load(tmp_path / "no.npz")
-    (tmp_path / "bad.npz").write_bytes(b"junk")
-    with pytest.raises(RecordingError, match="not a recording"):
-        replay.load(tmp_path / "bad.npz")
+    for content in (b"junk", b"", b"PK\x03\x04"):
+        (tmp_path / "bad.npz").write_bytes(content)
+        with pytest.raises(RecordingError, match="not a recording"):
+            replay.load(tmp_path / "bad.npz")
 
 
 def test_recorded_task_has_no_reference() -> None:
