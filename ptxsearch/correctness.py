@@ -136,4 +136,5 @@ def _text(
         for m in found.mismatches(param.name)[:4]
     )
     on = f"on {dict(expect.inputs.sizes)} ({expect.inputs.label})"
-    return f"{param.name}: {found.count} of {size} elements wrong {on}{over}; {found.hint}; {first}"
+    share = "its one element" if size == 1 else f"{found.count} of {size} elements"
+    return f"{param.name}: {share} wrong {on}{over}; {found.hint}; {first}"
