@@ -85,7 +85,8 @@ def read(path: str | Path) -> Table:
     except OSError as error:
         raise RecordingError(f"{path} cannot be read ({error.strerror})", "check it") from error
     except (
-        KeyError, ValueError, TypeError, IndexError, EOFError, RecursionError, zipfile.BadZipFile
+        KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, RecursionError,
+        NotImplementedError, zipfile.BadZipFile,
     ) as error:  # fmt: skip
         raise RecordingError(
             f"{path} is not a recording ({type(error).__name__}: {error})",

@@ -29,7 +29,8 @@ _DOMAIN = re.compile(r"(any|positive|sorted|bytes|index|csr)(?:\((.+)\))?\Z")
 
 def limits(dtype: np.dtype[Any]) -> Any:
     """`finfo` of a float type, numpy's or ml_dtypes': eps, max, smallest_normal."""
-    return np.finfo(dtype) if dtype.kind == "f" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    own = dtype.kind == "f" and dtype.isbuiltin == 1
+    return np.finfo(dtype) if own else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)

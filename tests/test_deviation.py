@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ptxsearch.deviation import Rounding, deviation
+from ptxsearch.param import FLOATS, Param, limits
 
 SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, 3.4e38, -3.4e38, 1e39, -1e300)
 
@@ -88,3 +89,14 @@ def test_half_types_overflow_to_infinity() -> None:
     right, wrong = np.array([math.inf]).astype(kind), np.array([3.38e38]).astype(kind)
     assert deviation(right, want, scale, rounding=rounding).worst == 0.0
     assert deviation(wrong, want, scale, rounding=rounding).worst == math.inf
+
+
+@pytest.mark.parametrize("dtype", sorted(FLOATS))
+def test_every_float_type_has_a_rounding(dtype: str) -> None:
+    """The largest value is representable, and the smallest normal one is a power of two below it."""
+    kind = Param("x", "out", dtype, ("1",)).numpy_dtype
+    rounding = Rounding.of(kind, rtol=0.0)
+    largest = float(np.asarray(limits(kind).max).astype(kind))
+    assert 0 < math.log2(largest / rounding.least) < 2100
+    assert largest <= rounding.top < largest * (1 + 0.2)
+    assert math.frexp(rounding.least)[0] == 0.5

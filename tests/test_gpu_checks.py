@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from ptxsearch.evaluation import Built, Failure, Inputs, Outputs
 from ptxsearch.gpu import inspection
-from ptxsearch.gpu.arena import Arena, Arenas, mapped
+from ptxsearch.gpu.arena import Arena, Files, mapped
 from ptxsearch.gpu.batches import batches
 from ptxsearch.gpu.case import input_set
 from ptxsearch.gpu.channel import Channel
@@ -254,13 +256,19 @@ def test_arrays_of_an_arena_are_sent_as_they_are() -> None:
     assert arena.array((4,), np.dtype(ml_dtypes.bfloat16)).shape == (4,)
 
 
-@pytest.mark.parametrize("before", [0, 1024, 5000, 1 << 20])
-def test_arena_used_again_holds_the_same(before: int) -> None:
+@pytest.mark.parametrize("sizes", [(1024, 3000, 5000), (1 << 20, 3000, 1 << 21)])
+@pytest.mark.parametrize("before", [0, 1 << 20, 1 << 22])
+def test_file_used_again_holds_the_same(before: int, sizes: tuple[int, ...]) -> None:
     """Arrays within the old pages, across their end and beyond it all arrive."""
-    arena = Arena()
-    arena.array((before,), np.dtype(np.int32))
-    arena.reset()
-    arrays = [arena.array((size,), np.dtype(np.int32)) for size in (1024, 3000, 5000)]
+    files = Files()
+    if before:
+        arena = Arena(files)
+        arena.array((before,), np.dtype(np.int32))[:] = 77
+        number = arena.lend()
+        arena.close()
+        files.released([number])
+    arena = Arena(files)
+    arrays = [arena.array((size,), np.dtype(np.int32)) for size in sizes]
     for number, array in enumerate(arrays):
         array[:] = number + np.arange(array.size)
     raw = [memoryview(array).cast("B") for array in arrays]
@@ -272,55 +280,107 @@ def test_arena_used_again_holds_the_same(before: int) -> None:
     assert not any(views[-1])
 
 
-def echo(channel: Channel, value: int) -> int:
-    """Answer a message with an array in an arena of the channel; the arena's number."""
-    channel.receive()
-    arena = channel.arena()
-    array = arena.array((4096,), np.dtype(np.int32))
-    array[:] = value
-    channel.send(array, arena)
-    return arena.number
+LARGE = 1 << 20
 
 
-def test_arena_waits_until_nobody_looks_at_it() -> None:
-    """Results that are still held stay as they are; those let go make room for the next."""
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    """Two connected channels."""
     ours, theirs = (Channel(end) for end in socket.socketpair())
+    yield ours, theirs
+    ours.close()
+    theirs.close()
 
-    def ask(value: int) -> tuple[np.ndarray, int]:
-        ours.send("next")
-        number = echo(theirs, value)
-        return ours.receive(1.0), number
 
-    (first, one), (second, two) = ask(1), ask(2)
+def ask(ends: tuple[Channel, Channel], value: int, size: int = LARGE) -> tuple[np.ndarray, int]:
+    """An array of `value` from the other end's arena, and the inode of the file it lies in."""
+    ours, theirs = ends
+    ours.send("next")
+    theirs.receive()
+    arena = theirs.arena()
+    array = arena.array((size,), np.dtype(np.int32))
+    array[:] = value
+    inode = os.fstat(arena.descriptor).st_ino
+    theirs.send(array, arena)
+    return ours.receive(1.0), inode
+
+
+def descriptors() -> int:
+    """How many files this process has open; each array that was received counts as one."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_file_waits_until_nobody_looks_at_it(ends: tuple[Channel, Channel]) -> None:
+    """Results that are still held stay as they are; those let go make room for the next."""
+    (first, one), (second, two) = ask(ends, 1), ask(ends, 2)
     part = second[:3]
     del second
-    third, three = ask(3)
+    third, three = ask(ends, 3)
     assert len({one, two, three}) == 3
     del first
-    fourth, four = ask(4)
+    fourth, four = ask(ends, 4)
     assert four == one
     assert set(part) == {2}
     assert set(third) == {3}
     assert set(fourth) == {4}
     del part, third
-    fifth, sixth = ask(5), ask(6)
+    fifth, sixth = ask(ends, 5), ask(ends, 6)
     assert {fifth[1], sixth[1]} == {two, three}
-    ours.close()
-    theirs.close()
 
 
-def test_spare_arenas_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound an arena that came back is closed."""
-    monkeypatch.setattr("ptxsearch.gpu.arena.SPARE_BYTES", 3 * 4096)
-    arenas = Arenas()
-    some = [arenas.take() for _ in range(5)]
-    for arena in some:
-        arena.array((1024,), np.dtype(np.int32))
-        arenas.sent(arena)
-    arenas.released(arena.number for arena in some)
-    numbers = [arenas.take().number for _ in range(4)]
-    assert set(numbers[:3]) == {arena.number for arena in some[:3]}
-    assert numbers[3] == 6
+def test_small_results_take_no_large_file(ends: tuple[Channel, Channel]) -> None:
+    """What is kept of small results is as small, and their files are closed when they are sent."""
+    ask(ends, 1)
+    large = ask(ends, 1)[1]
+    before = descriptors()
+    kept = [ask(ends, value, 2048) for value in range(30)]
+    assert large not in {inode for _, inode in kept}
+    assert descriptors() == before + len(kept)
+    for value, (array, _) in enumerate(kept):
+        assert set(array) == {value}
+    assert ask(ends, 2, LARGE // 5)[1] != large
+
+
+def test_files_are_bounded(ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bounds files are sent and forgotten, or closed when they come back."""
+    monkeypatch.setattr("ptxsearch.gpu.arena.MOST_FILES", 4)
+    before = descriptors()
+    kept = [ask(ends, value) for value in range(9)]
+    assert descriptors() == before + len(kept) + 4
+    for value, (array, _) in enumerate(kept):
+        assert array[0] == array[-1] == value
+    monkeypatch.setattr("ptxsearch.gpu.arena.SPARE_BYTES", 2 * 4 * LARGE)
+    del array, kept
+    # What comes back does so with the next message, whose own array is held.
+    small = ask(ends, 1, 2048)
+    assert descriptors() == before + 2 + len(small[:1])
+
+
+def test_message_that_cannot_be_sent_leaves_nothing_open(ends: tuple[Channel, Channel]) -> None:
+    """A failing pickle closes its file, and the next message arrives."""
+    before = descriptors()
+    for _ in range(5):
+        with pytest.raises((AttributeError, pickle.PicklingError)):
+            ends[1].send([np.zeros(1 << 16), lambda: 0])
+    assert descriptors() == before
+    assert set(ask(ends, 3)[0]) == {3}
+
+
+def test_very_many_large_outputs_are_checked_without_digests() -> None:
+    """Seventy outputs leave no room for digests of results, which are of use alone."""
+    names = [f"y{number}" for number in range(70)]
+    values = {"x": np.ones(16384, np.float32), **{n: np.empty(16384, np.float32) for n in names}}
+    roles = {name: "in" if name == "x" else "out" for name in values}
+    case = Workload("many", {"n": 16384}), Inputs(values, roles, {"n": 16384}, "many")
+    device = CudaDevice(driver=FAKE, instruments=INSTRUMENTS)
+    launch = Launch("k", ("x", "y0", "n"), ("8",), ("128",))
+    kernel = Built(cubin("double"), "", Kernel("", "cuda", (launch,)), {})
+    for _ in range(10):
+        (left,) = device.run_all(kernel, [case], timeout=1.0)
+        assert isinstance(left, Outputs)
+        assert set(left.arrays["y0"]) == {2.0}
+    assert device.restarts == 0
+    device.close()
 
 
 def test_refused_launch_frees_its_events() -> None:

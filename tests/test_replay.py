@@ -191,7 +191,9 @@ def test_t4_export_can_be_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     ["", "{", "[]", '"results"', '["cache"]', '{"a": 1}', '{"results": []}', '{"cache": {}}',
-     '{"results": [{"invalidity": "odd"}]}', '{"results":' * 9999, "[" * 99999],
+     '{"results": [{"invalidity": "odd"}]}', '{"cache": 1}',
+     '{"results":[{"configuration":null,"measurements":1,"invalidity":"correct","times":1}]}',
+     '{"results":' * 9999, "[" * 99999],
     ids=lambda content: content[:20],
 )  # fmt: skip
 def test_foreign_files_are_one_clear_error(tmp_path: Path, content: str) -> None:

@@ -2,7 +2,8 @@
 
 Results are downloaded straight into arrays that lie in it, so that a gigabyte reaches the other
 process without being copied again. Making pages takes longer than a device needs to fill them, so
-an arena is used again (`Arenas`) once the other process has told that nobody looks at it any more.
+a large file is used again (`Files`) once the other process has told that nobody looks at it any
+more; small ones are not worth a descriptor.
 """
 
 from __future__ import annotations
@@ -18,45 +19,110 @@ import numpy as np
 
 from ptxsearch.evaluation import Array
 
-__all__ = ["LEAST", "Arena", "Arenas", "mapped"]
+__all__ = ["LEAST", "Arena", "Files", "mapped"]
 
 LEAST = 4096
+REUSED_BYTES = 4 << 20
 SPARE_BYTES = 1 << 30
+MOST_FILES = 64
+_TIMES_LARGER = 4
 _WRITE = 1 << 30
 
 
-class Arena:
-    """A memfd that grows page by page. Arrays stay valid after `close`."""
+class File:
+    """A memfd with its pages mapped as far as `pages` goes; `number` names it to the receiver."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
-        self._descriptor = -1
-        self._length = self._used = 0
-        self._pages: mmap.mmap | None = None
+        self.descriptor = os.memfd_create("ptxsearch", os.MFD_CLOEXEC)
+        self.length = 0
+        self.pages: mmap.mmap | None = None
+
+    def grow(self, length: int) -> None:
+        """Make the file at least `length` bytes long."""
+        if length > self.length:
+            os.ftruncate(self.descriptor, length)
+            self.length = length
+
+    def map(self) -> None:
+        """Map all of it."""
+        if self.length and (self.pages is None or len(self.pages) < self.length):
+            self.pages = _populated(self.descriptor, self.length, 0)
+
+    def close(self) -> None:
+        """Close this side's descriptor; what is mapped stays."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class Files:
+    """Large files: those that were sent, until the receiver is done with them, and spare ones.
+
+    At most `MOST_FILES` are sent at a time, and spare ones take at most `SPARE_BYTES`; others are
+    made, sent and forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._sent: dict[int, File] = {}
+        self._spare: list[File] = []
+
+    def take(self, size: int) -> File:
+        """The smallest spare file for `size` bytes and more, none far too large, or a new one."""
+        fitting = [f for f in self._spare if size <= f.length <= _TIMES_LARGER * size]
+        if not fitting or size < REUSED_BYTES:
+            return File()
+        best = min(fitting, key=lambda file: file.length)
+        self._spare.remove(best)
+        best.map()
+        return best
+
+    def lend(self, file: File) -> None:
+        """Number a file that is about to be sent, if it is to come back."""
+        file.number = 0
+        if file.length >= REUSED_BYTES and len(self._sent) < MOST_FILES:
+            file.number = next(self._numbers)
+            self._sent[file.number] = file
+
+    def released(self, numbers: Iterable[int]) -> None:
+        """Nobody looks at these any more."""
+        for number in numbers:
+            file = self._sent.pop(number)
+            full = len(self._spare) >= MOST_FILES
+            if full or sum(f.length for f in self._spare) + file.length > SPARE_BYTES:
+                file.close()
+                continue
+            self._spare.append(file)
+
+
+class Arena:
+    """The arrays of one message in one file, of `files` where one is worth using again.
+
+    Arrays stay valid after `close`.
+    """
+
+    def __init__(self, files: Files | None = None) -> None:
+        self._files = files
+        self._file: File | None = None
+        self._used = 0
         self._offsets: dict[int, int] = {}
 
     @property
     def descriptor(self) -> int:
         """The file to send."""
-        if self._descriptor < 0:
-            self._descriptor = os.memfd_create("ptxsearch", os.MFD_CLOEXEC)
-        return self._descriptor
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the file."""
-        return self._length
+        return self._opened(0).descriptor
 
     def array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """An array in the file, its contents anything; one below `LEAST` bytes lies elsewhere."""
         size = prod(shape) * dtype.itemsize
         if size < LEAST:
             return np.zeros(shape, dtype)
-        offset = self._take(size)
-        if self._pages is not None and self._used <= len(self._pages):
-            pages, start = self._pages, offset
+        file, offset = self._opened(size), self._take(size)
+        if file.pages is not None and self._used <= len(file.pages):
+            pages, start = file.pages, offset
         else:
-            pages, start = _populated(self.descriptor, size, offset), 0
+            pages, start = _populated(file.descriptor, size, offset), 0
         array: Array = np.ndarray(tuple(shape), dtype, buffer=pages, offset=start)
         self._offsets[array.ctypes.data] = offset
         return array
@@ -66,67 +132,38 @@ class Arena:
         address = np.frombuffer(buffer, np.uint8).ctypes.data
         if address in self._offsets:
             return self._offsets[address]
-        offset = self._take(buffer.nbytes)
+        file, offset = self._opened(buffer.nbytes), self._take(buffer.nbytes)
         done = 0
         while done < buffer.nbytes:
             piece = buffer[done : done + _WRITE]
-            done += os.pwrite(self.descriptor, piece, offset + done)
+            done += os.pwrite(file.descriptor, piece, offset + done)
         return offset
 
-    def reset(self) -> None:
-        """Forget the arrays, whose pages are used again from now on."""
-        self._used = 0
-        self._offsets.clear()
-        if self._length and (self._pages is None or len(self._pages) < self._length):
-            self._pages = _populated(self.descriptor, self._length, 0)
+    def lend(self) -> int:
+        """The number under which the receiver releases the file; 0 where it need not."""
+        if self._files is None or self._file is None:
+            return 0
+        self._files.lend(self._file)
+        return self._file.number
 
     def close(self) -> None:
-        """Close this side's descriptor."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Close this side's descriptor, unless the file was lent."""
+        if self._file is not None and not self._file.number:
+            self._file.close()
+        self._file = None
+
+    def _opened(self, size: int) -> File:
+        if self._file is None:
+            self._file = File() if self._files is None else self._files.take(size)
+            self._file.number = 0
+        return self._file
 
     def _take(self, size: int) -> int:
         """The page where `size` more bytes begin."""
         offset = self._used
         self._used += -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        if self._used > self._length:
-            self._length = self._used
-            os.ftruncate(self.descriptor, self._length)
+        self._opened(size).grow(self._used)
         return offset
-
-
-class Arenas:
-    """Arenas by number: those that were sent, until the receiver is done with them, and spare ones.
-
-    Spare ones take at most `SPARE_BYTES`.
-    """
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._sent: dict[int, Arena] = {}
-        self._spare: list[Arena] = []
-
-    def take(self) -> Arena:
-        """A spare arena, or a new one."""
-        return self._spare.pop() if self._spare else Arena(next(self._numbers))
-
-    def sent(self, arena: Arena) -> None:
-        """Keep an arena that the other process looks at now."""
-        self._sent[arena.number] = arena
-
-    def released(self, numbers: Iterable[int]) -> None:
-        """Nobody looks at these any more."""
-        for number in numbers:
-            self.spare(self._sent.pop(number))
-
-    def spare(self, arena: Arena) -> None:
-        """Keep an arena that nobody uses, unless there are enough."""
-        if sum(other.nbytes for other in self._spare) + arena.nbytes > SPARE_BYTES:
-            arena.close()
-            return
-        arena.reset()
-        self._spare.append(arena)
 
 
 def _populated(descriptor: int, size: int, offset: int) -> mmap.mmap:

@@ -1,6 +1,6 @@
 """Framed messages between two processes; big arrays travel as one anonymous shared file.
 
-A frame is a header, the places of the pickle's out-of-band buffers, the numbers of arenas that
+A frame is a header, the places of the pickle's out-of-band buffers, the numbers of files that
 this side no longer looks at, and the pickle. The buffers lie in an arena whose descriptor comes
 along, so that a gigabyte never passes the pipe and nothing is left behind when a side dies. Both
 sides are this program.
@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from ptxsearch.evaluation import Array
-from ptxsearch.gpu.arena import LEAST, Arena, Arenas, mapped
+from ptxsearch.gpu.arena import LEAST, Arena, Files, mapped
 
 __all__ = ["Channel", "Closed", "Reply"]
 
-# Bytes of the pickle, places, the arena's number (0: not to be released), numbers released.
+# Bytes of the pickle, places, the file's number (0: not to be released), numbers released.
 _HEAD = struct.Struct("<QIQI")
 _PLACE = struct.Struct("<QQ")
 _NUMBER = struct.Struct("<Q")
@@ -55,7 +55,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._arenas = Arenas()
+        self._files = Files()
         self._released: deque[int] = deque()
 
     def fileno(self) -> int:
@@ -68,28 +68,22 @@ class Channel:
 
     def arena(self) -> Arena:
         """Where to put the arrays of one message; `send` takes it back."""
-        return self._arenas.take()
+        return Arena(self._files)
 
     def send(self, message: Any, arena: Arena | None = None) -> None:
-        """Send one object; its arrays that lie in `arena`, of `arena()`, are not copied.
+        """Send one object; its arrays that lie in `arena` are not copied, and `arena` is closed.
 
         Raises Closed where nobody reads.
         """
         used = arena or Arena()
         try:
-            sent = self._send(message, used)
+            self._send(message, used)
         except OSError as error:
-            used.close()
             raise Closed(str(error)) from error
-        if arena is None:
+        finally:
             used.close()
-        elif sent:
-            self._arenas.sent(arena)
-        else:
-            self._arenas.spare(arena)
 
-    def _send(self, message: Any, arena: Arena) -> bool:
-        """Send a frame. Returns whether anything lies in the arena."""
+    def _send(self, message: Any, arena: Arena) -> None:
         places: list[tuple[int, int]] = []
 
         def keep(buffer: pickle.PickleBuffer) -> bool:
@@ -105,14 +99,14 @@ class Channel:
         pickler.dump(message)
         body = packed.getvalue()
         released = [self._released.popleft() for _ in range(len(self._released))]
-        head = _HEAD.pack(len(body), len(places), arena.number, len(released))
+        number = arena.lend() if places else 0
+        head = _HEAD.pack(len(body), len(places), number, len(released))
         head += b"".join(_PLACE.pack(*place) for place in places)
         head += b"".join(_NUMBER.pack(number) for number in released)
         if places:
             socket.send_fds(self._socket, [head[:1]], [arena.descriptor])
             head = head[1:]
         self._socket.sendall(head + body)
-        return bool(places)
 
     def receive(self, timeout: float | None = None) -> Any:
         """The next object. Raises TimeoutError after `timeout` seconds, Closed at the end."""
@@ -124,7 +118,7 @@ class Channel:
             table = self._exactly(_PLACE.size * count, deadline)
             places = [(int(offset), int(size)) for offset, size in _PLACE.iter_unpack(table)]
             table = self._exactly(_NUMBER.size * released, deadline)
-            self._arenas.released(done for (done,) in _NUMBER.iter_unpack(table))
+            self._files.released(done for (done,) in _NUMBER.iter_unpack(table))
             body = self._exactly(length, deadline)
             buffers: list[memoryview] = []
             if places:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ptxsearch.errors import DeviceError
+from ptxsearch.errors import DeviceError, UsageError
 from ptxsearch.evaluation import Failure
 from ptxsearch.gpu.driver import DriverError
 from ptxsearch.gpu.faults import failure_of, is_final, timed_out
@@ -153,6 +153,10 @@ class _Line:
             # What was queued of the sequence before the refusal must end too.
             self.session.sampler.settle(self.plan.timeout)
             raise _Stopped(_failure(refused)) from refused
+        except UsageError:
+            if placement is not None:
+                self._give_back(placement)
+            raise
         if not self.pending[-1].whole:
             self._drain()
 
@@ -172,16 +176,16 @@ class _Line:
         slot, pattern = session.inspector.slot(), session.pattern()
         session.memory.poison(placement, pattern, program.zero_fills)
         driver.record(slot.start)
+        costly = placement.inputs.result_bytes >= COSTLY_BYTES
         try:
             bound.launch()
-        except DriverError:
+            driver.record(slot.end)
+            inspection = session.inspector.queue(
+                placement, slot, pattern=pattern, results=True, digests=costly
+            )
+        except (DriverError, UsageError):
             session.inspector.spare(slot)
             raise
-        driver.record(slot.end)
-        costly = placement.inputs.result_bytes >= COSTLY_BYTES
-        inspection = session.inspector.queue(
-            placement, slot, pattern=pattern, results=True, digests=costly
-        )
         if inspection.whole:
             self._give_back(placement)
         driver.record(slot.last)

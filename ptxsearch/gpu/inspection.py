@@ -15,7 +15,7 @@ import numpy as np
 from ptxsearch.evaluation import Array, Fault
 from ptxsearch.gpu.arena import Arena
 from ptxsearch.gpu.driver import Driver
-from ptxsearch.gpu.instruments import NOTHING, Cells, Instruments
+from ptxsearch.gpu.instruments import CELLS, NOTHING, Cells, Instruments
 from ptxsearch.gpu.memory import InputSet, Placement
 
 __all__ = ["SLOTS", "Found", "Inspection", "Inspector", "Slot"]
@@ -111,8 +111,10 @@ class Inspector:
         inputs, instruments = placement.inputs, self._instruments
         outs = tuple(name for name in inputs.written if inputs.roles[name] == "out")
         outs = outs if pattern is not None else ()
-        hashed = inputs.written if digests else ()
-        count = len(inputs.digests) + len(outs) + len(hashed)
+        count = len(inputs.digests) + len(outs)
+        # With very many buffers digests of results give way to what must be asked.
+        hashed = inputs.written if digests and count + len(inputs.written) < CELLS else ()
+        count += len(hashed)
         guards, *others = slot.cells.set([NOTHING] + [0] * count)
         zones = 2 * len(placement.regions)
         instruments.breach(placement.zones, zones, placement.seed, guards)
