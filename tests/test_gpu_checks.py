@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Built, Failure, Inputs, Outputs
 from ptxsearch.gpu import inspection
 from ptxsearch.gpu.arena import Arena, Files, mapped
@@ -366,15 +367,32 @@ def test_message_that_cannot_be_sent_leaves_nothing_open(ends: tuple[Channel, Ch
     assert set(ask(ends, 3)[0]) == {3}
 
 
-def test_very_many_large_outputs_are_checked_without_digests() -> None:
-    """Seventy outputs leave no room for digests of results, which are of use alone."""
-    names = [f"y{number}" for number in range(70)]
+def many(outputs: int) -> tuple[Built, tuple[Workload, Inputs]]:
+    """A kernel and a case with so many outputs of 64 KB, of which it writes the first."""
+    names = [f"y{number}" for number in range(outputs)]
     values = {"x": np.ones(16384, np.float32), **{n: np.empty(16384, np.float32) for n in names}}
     roles = {name: "in" if name == "x" else "out" for name in values}
-    case = Workload("many", {"n": 16384}), Inputs(values, roles, {"n": 16384}, "many")
-    device = CudaDevice(driver=FAKE, instruments=INSTRUMENTS)
     launch = Launch("k", ("x", "y0", "n"), ("8",), ("128",))
     kernel = Built(cubin("double"), "", Kernel("", "cuda", (launch,)), {})
+    return kernel, (Workload("many", {"n": 16384}), Inputs(values, roles, {"n": 16384}, "many"))
+
+
+def test_more_buffers_than_can_be_looked_at_are_refused_before_a_launch() -> None:
+    """However often, the process that refused them goes on with others."""
+    device = CudaDevice(driver=FAKE, instruments=INSTRUMENTS)
+    kernel, case = many(127)
+    for _ in range(10):
+        with pytest.raises(DeviceError, match="128 buffers are more than 127"):
+            next(device.run_all(kernel, [case], timeout=1.0))
+    assert told(device.run_all(built(), cases()[:1], timeout=1.0))[0][0] == "left"
+    assert device.restarts == 0
+    device.close()
+
+
+def test_very_many_large_outputs_are_checked_without_digests() -> None:
+    """Seventy outputs leave no room for digests of results, which are of use alone."""
+    device = CudaDevice(driver=FAKE, instruments=INSTRUMENTS)
+    kernel, case = many(70)
     for _ in range(10):
         (left,) = device.run_all(kernel, [case], timeout=1.0)
         assert isinstance(left, Outputs)

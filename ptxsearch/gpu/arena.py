@@ -30,10 +30,10 @@ _WRITE = 1 << 30
 
 
 class File:
-    """A memfd with its pages mapped as far as `pages` goes; `number` names it to the receiver."""
+    """A memfd with its pages mapped as far as `pages` goes; `number` is 0 unless it is lent."""
 
-    def __init__(self, number: int = 0) -> None:
-        self.number = number
+    def __init__(self) -> None:
+        self.number = 0
         self.descriptor = os.memfd_create("ptxsearch", os.MFD_CLOEXEC)
         self.length = 0
         self.pages: mmap.mmap | None = None
@@ -51,16 +51,14 @@ class File:
 
     def close(self) -> None:
         """Close this side's descriptor; what is mapped stays."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        os.close(self.descriptor)
 
 
 class Files:
     """Large files: those that were sent, until the receiver is done with them, and spare ones.
 
-    At most `MOST_FILES` are sent at a time, and spare ones take at most `SPARE_BYTES`; others are
-    made, sent and forgotten.
+    At most `MOST_FILES` are sent at a time and as many spare, which take at most `SPARE_BYTES`;
+    others are made, sent and forgotten.
     """
 
     def __init__(self) -> None:
@@ -80,7 +78,6 @@ class Files:
 
     def lend(self, file: File) -> None:
         """Number a file that is about to be sent, if it is to come back."""
-        file.number = 0
         if file.length >= REUSED_BYTES and len(self._sent) < MOST_FILES:
             file.number = next(self._numbers)
             self._sent[file.number] = file
@@ -89,6 +86,7 @@ class Files:
         """Nobody looks at these any more."""
         for number in numbers:
             file = self._sent.pop(number)
+            file.number = 0
             full = len(self._spare) >= MOST_FILES
             if full or sum(f.length for f in self._spare) + file.length > SPARE_BYTES:
                 file.close()
@@ -155,7 +153,6 @@ class Arena:
     def _opened(self, size: int) -> File:
         if self._file is None:
             self._file = File() if self._files is None else self._files.take(size)
-            self._file.number = 0
         return self._file
 
     def _take(self, size: int) -> int:

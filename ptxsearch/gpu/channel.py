@@ -75,13 +75,13 @@ class Channel:
 
         Raises Closed where nobody reads.
         """
-        used = arena or Arena()
+        arena = arena or Arena()
         try:
-            self._send(message, used)
+            self._send(message, arena)
         except OSError as error:
             raise Closed(str(error)) from error
         finally:
-            used.close()
+            arena.close()
 
     def _send(self, message: Any, arena: Arena) -> None:
         places: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ptxsearch.errors import DeviceError, UsageError
+from ptxsearch.errors import DeviceError
 from ptxsearch.evaluation import Failure
 from ptxsearch.gpu.driver import DriverError
 from ptxsearch.gpu.faults import failure_of, is_final, timed_out
@@ -153,10 +153,6 @@ class _Line:
             # What was queued of the sequence before the refusal must end too.
             self.session.sampler.settle(self.plan.timeout)
             raise _Stopped(_failure(refused)) from refused
-        except UsageError:
-            if placement is not None:
-                self._give_back(placement)
-            raise
         if not self.pending[-1].whole:
             self._drain()
 
@@ -183,7 +179,7 @@ class _Line:
             inspection = session.inspector.queue(
                 placement, slot, pattern=pattern, results=True, digests=costly
             )
-        except (DriverError, UsageError):
+        except DriverError:
             session.inspector.spare(slot)
             raise
         if inspection.whole:

@@ -118,12 +118,16 @@ class Inspector:
         guards, *others = slot.cells.set([NOTHING] + [0] * count)
         zones = 2 * len(placement.regions)
         instruments.breach(placement.zones, zones, placement.seed, guards)
-        regions = [placement.arrays[name] for name in (*inputs.digests, *outs, *hashed)]
-        for number, (region, cell) in enumerate(zip(regions, others, strict=True)):
-            if 0 <= number - len(inputs.digests) < len(outs):
-                instruments.unwritten(region.pointer, region.size, pattern or 0, cell)
-            else:
-                instruments.digest(region.pointer, region.size, cell)
+        cells = iter(others)
+        for name in inputs.digests:
+            region = placement.arrays[name]
+            instruments.digest(region.pointer, region.size, next(cells))
+        for name in outs:
+            region = placement.arrays[name]
+            instruments.unwritten(region.pointer, region.size, pattern or 0, next(cells))
+        for name in hashed:
+            region = placement.arrays[name]
+            instruments.digest(region.pointer, region.size, next(cells))
         slot.cells.fetch()
         names = inputs.written if results else ()
         staged = self._staged(placement, names) if self.fits(inputs) else {}

@@ -18,7 +18,15 @@ from ptxsearch.evaluation import Array
 from ptxsearch.gpu.driver import Driver, Function
 from ptxsearch.toolchain import CompileFailure, compile_kernel
 
-__all__ = ["ENTRIES", "NOTHING", "Arguments", "Cells", "Instruments", "compile_instruments"]
+__all__ = [
+    "ENTRIES",
+    "NOTHING",
+    "Arguments",
+    "Cells",
+    "Instruments",
+    "check_cells",
+    "compile_instruments",
+]
 
 ENTRIES = (
     "ptxsearch_fill", "ptxsearch_unwritten", "ptxsearch_guard_fill", "ptxsearch_guard_check",
@@ -61,6 +69,12 @@ def whole(*values: int) -> Arguments:
     return Arguments([(value & NOTHING).to_bytes(8, "little") for value in values])
 
 
+def check_cells(count: int) -> None:
+    """Raise UsageError where one look at a placement needs more than `CELLS` results."""
+    if count > CELLS:
+        raise UsageError(f"{count - 1} buffers are more than {CELLS - 1}", "use fewer")
+
+
 class Cells:
     """64-bit results of instruments: set before they are queued, fetched after, read when done.
 
@@ -81,8 +95,7 @@ class Cells:
     def set(self, values: Sequence[int]) -> list[int]:
         """Queue the setting of a cell for each value. Returns their addresses on the device."""
         count = len(values)
-        if count > CELLS:
-            raise UsageError(f"{count - 1} buffers are more than {CELLS - 1}", "use fewer")
+        check_cells(count)
         self._before[:count] = values
         self._driver.upload(self._address, self._before[:count])
         return [self._address + 8 * index for index in range(count)]

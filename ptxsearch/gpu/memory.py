@@ -15,7 +15,7 @@ import numpy as np
 
 from ptxsearch.evaluation import Array, Fault
 from ptxsearch.gpu.driver import Driver, DriverError
-from ptxsearch.gpu.instruments import Cells, Instruments
+from ptxsearch.gpu.instruments import Cells, Instruments, check_cells
 
 __all__ = ["GUARD", "InputSet", "Memory", "Placement", "Region"]
 
@@ -183,7 +183,11 @@ class Memory:
         self._spare.clear()
 
     def hold(self, inputs: InputSet) -> None:
-        """Put the clean copies of a set on the device and take their digests."""
+        """Put the clean copies of a set on the device and take their digests.
+
+        Raises UsageError where it has more buffers than an inspection can look at.
+        """
+        check_cells(1 + sum(inputs.roles[name] in ("in", "out") for name in inputs.arrays))
         for name, array in inputs.arrays.items():
             if inputs.roles[name] != "out":
                 inputs.masters[name] = self.allocate(array.nbytes)
